@@ -1,0 +1,1 @@
+"""Corruptions, latency, robustness, the leakage audit, and the reports made from them."""

@@ -1,0 +1,1 @@
+"""What runs on a workstation: data set, splits, architectures, training, conversion, parity."""

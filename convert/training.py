@@ -1,0 +1,230 @@
+"""Training that survives being killed: the same weights come out as if it had run through.
+
+Every epoch's order is drawn from its own Generator (seed, epoch), and after every epoch the model with its
+optimiser is saved before the history that names it. A run that was killed goes on from the last whole epoch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from convert.dataset import Dataset, Photograph
+from convert.score import accuracy, confusion_matrix, macro_f1
+from convert.split import Split, part_of
+from edge.errors import InputError
+from edge.files import sync_folder, write_atomic
+from edge.preprocessing import InputSpec, Pixels, fit, read_photograph
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+import keras
+import tensorflow as tf
+
+from convert.architecture import build
+
+HISTORY = "history.json"
+BEST = "best.keras"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How to train. The defaults are the published study's."""
+
+    epochs: int = 50
+    batch: int = 32
+    learning_rate: float = 1e-3
+    seed: int = 7
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one epoch gave; losses are mean cross-entropies in nats, scores 0..1 on the validation part."""
+
+    epoch: int
+    loss: float
+    validation_loss: float
+    validation_accuracy: float
+    validation_macro_f1: float
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The outcome of a training: the best epoch's model and where it came from."""
+
+    model: keras.Model
+    history: tuple[Epoch, ...]
+    best: Epoch
+    weights_digest: str
+
+
+def load_pictures(
+    dataset: Dataset, photographs: Sequence[Photograph], spec: InputSpec, progress: Callable[[], None] | None = None
+) -> tuple[Pixels, npt.NDArray[np.int64]]:
+    """Read photographs through the shared preprocessing.
+
+    Returns:
+        uint8 pictures (n, height, width, 3) and int64 positions (n,) in `dataset.labels`.
+
+    Raises:
+        InputError: a photograph cannot be read.
+    """
+    pictures = np.empty((len(photographs), spec.height, spec.width, 3), dtype=np.uint8)
+    for position, photograph in enumerate(photographs):
+        pictures[position] = fit(read_photograph(dataset.root / photograph.path, spec.exif), spec)
+        if progress is not None:
+            progress()
+    labels = np.array([dataset.labels.index(photograph.label) for photograph in photographs], dtype=np.int64)
+    return pictures, labels
+
+
+def weights_digest(model: keras.Model) -> str:
+    """SHA-256 over the shapes and bytes of the model's weights, in order."""
+    digest = hashlib.sha256()
+    for weight in model.get_weights():
+        digest.update(f"{weight.dtype} {weight.shape};".encode())
+        digest.update(np.ascontiguousarray(weight).tobytes())
+    return digest.hexdigest()
+
+
+def predict(model: keras.Model, pictures: Pixels, batch: int = 32) -> npt.NDArray[np.float32]:
+    """Probabilities (n, classes) float32 of uint8 pictures (n, height, width, 3)."""
+    outputs = [
+        np.asarray(model(pictures[start : start + batch].astype(np.float32), training=False))
+        for start in range(0, len(pictures), batch)
+    ]
+    return np.concatenate(outputs).astype(np.float32)
+
+
+def train(
+    architecture: str,
+    dataset: Dataset,
+    split: Split,
+    folder: Path,
+    spec: InputSpec | None = None,
+    schedule: Schedule | None = None,
+    report: Callable[[str, float], None] | None = None,
+) -> Trained:
+    """Train `architecture` on the split's training part; go on where an earlier run in `folder` stopped.
+
+    Adam, categorical cross-entropy, no augmentation. The epoch with the best macro-F1 on the validation part
+    is kept (of equal ones that with the smaller loss). The test part is not touched.
+
+    Args:
+        folder: keeps the checkpoints; belongs to one training.
+        report: called with a text and the share done (0..1).
+
+    Raises:
+        InputError: unreadable data, or `folder` belongs to another training.
+    """
+    spec, schedule = spec or InputSpec(), schedule or Schedule()
+    purpose = {
+        "architecture": architecture,
+        "data": dataset.digest,
+        "split": split.digest,
+        "input": asdict(spec),
+        # More epochs than last time continue the same training; anything else is another one.
+        "schedule": {key: value for key, value in asdict(schedule).items() if key != "epochs"},
+        "versions": {"tensorflow": tf.__version__, "keras": keras.__version__},
+    }
+    keras.utils.set_random_seed(schedule.seed)
+    tf.config.experimental.enable_op_determinism()
+    history = _read_history(folder, purpose)
+    if len(history) > schedule.epochs:
+        raise InputError(f"{folder}: already holds {len(history)} epochs, more than the {schedule.epochs} asked for")
+    if history:
+        model = _load(folder / _checkpoint(history[-1].epoch))
+    else:
+        model = build(architecture, len(dataset.labels), spec)
+        model.compile(keras.optimizers.Adam(schedule.learning_rate), "sparse_categorical_crossentropy")
+    if len(history) < schedule.epochs:
+        pictures, labels = load_pictures(dataset, part_of(split, dataset, "training"), spec)
+        seen, seen_labels = load_pictures(dataset, part_of(split, dataset, "validation"), spec)
+    for number in range(len(history) + 1, schedule.epochs + 1):
+        order = np.random.default_rng([schedule.seed, number]).permutation(len(pictures))
+        losses: list[float] = []
+        for start in range(0, len(order), schedule.batch):
+            chosen = order[start : start + schedule.batch]
+            losses.append(float(model.train_on_batch(pictures[chosen].astype(np.float32), labels[chosen])))
+            # Keras reports the mean since the metrics were last reset; each batch is wanted by itself.
+            model.reset_metrics()
+            if report is not None:
+                done = (number - 1 + start / len(order)) / schedule.epochs
+                report(f"epoch {number} of {schedule.epochs}, loss {np.mean(losses):.3f}", done)
+        probabilities = predict(model, seen)
+        matrix = confusion_matrix(seen_labels, probabilities.argmax(axis=1), len(dataset.labels))
+        right = probabilities[np.arange(len(seen)), seen_labels].astype(np.float64)
+        history.append(
+            Epoch(
+                epoch=number,
+                loss=float(np.mean(losses)),
+                validation_loss=float(-np.log(np.maximum(right, 1e-7)).mean()),
+                validation_accuracy=accuracy(matrix),
+                validation_macro_f1=macro_f1(matrix),
+            )
+        )
+        _save(model, folder, history, purpose)
+        if report is not None:
+            last = history[-1]
+            report(f"epoch {number} of {schedule.epochs}, validation macro-F1 {last.validation_macro_f1:.3f}", number / schedule.epochs)
+    best = _best(history)
+    model = _load(folder / _checkpoint(best.epoch))
+    return Trained(model, tuple(history), best, weights_digest(model))
+
+
+def _best(history: Sequence[Epoch]) -> Epoch:
+    return max(history, key=lambda epoch: (epoch.validation_macro_f1, -epoch.validation_loss))
+
+
+def _checkpoint(epoch: int) -> str:
+    return f"epoch-{epoch:03d}.keras"
+
+
+def _save(model: keras.Model, folder: Path, history: Sequence[Epoch], purpose: dict[str, Any]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    last = history[-1].epoch
+    temporary = folder / "saving.keras"
+    model.save(temporary)
+    with open(temporary, "rb") as file:
+        os.fsync(file.fileno())
+    os.replace(temporary, folder / _checkpoint(last))
+    sync_folder(folder)
+    text = json.dumps({"purpose": purpose, "epochs": [asdict(epoch) for epoch in history]}, indent=1)
+    write_atomic(folder / HISTORY, text.encode())
+    keep = {_checkpoint(last), _checkpoint(_best(history).epoch)}
+    for old in folder.glob("epoch-*.keras"):
+        if old.name not in keep:
+            old.unlink()
+
+
+def _read_history(folder: Path, purpose: dict[str, Any]) -> list[Epoch]:
+    path = folder / HISTORY
+    if not path.exists():
+        return []
+    try:
+        values = json.loads(path.read_text())
+        history = [Epoch(**epoch) for epoch in values["epochs"]]
+        found = values["purpose"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: unusable training history ({error}); remove the folder to start afresh") from None
+    different = [key for key in purpose if found.get(key) != purpose[key]]
+    if different:
+        raise InputError(
+            f"{folder}: holds a training with another {' and '.join(different)}; give another folder or remove it"
+        )
+    return history
+
+
+def _load(path: Path) -> keras.Model:
+    try:
+        return keras.saving.load_model(path)
+    except (OSError, ValueError) as error:
+        cause = str(error).splitlines()[0]
+        raise InputError(f"{path}: unusable checkpoint ({cause}); remove its folder to start afresh") from None
