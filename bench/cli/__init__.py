@@ -1,0 +1,12 @@
+"""Command line `mango-bench`: one module for each command."""
+
+from bench.cli import draw, latency, report, robustness
+from bench.cli.app import app
+from edge.console import run
+
+__all__ = ["app", "draw", "latency", "main", "report", "robustness"]
+
+
+def main() -> None:
+    """Entry point of `mango-bench`."""
+    run(app)

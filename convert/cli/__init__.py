@@ -1,0 +1,12 @@
+"""Command line `mango-convert`: one module for each command."""
+
+from convert.cli import make, split, tflite, train
+from convert.cli.app import app
+from edge.console import run
+
+__all__ = ["app", "main", "make", "split", "tflite", "train"]
+
+
+def main() -> None:
+    """Entry point of `mango-convert`."""
+    run(app)

@@ -1,0 +1,12 @@
+"""Command line `mango-edge`: one module for each command."""
+
+from edge.console import run
+from edge.cli import classify, info
+from edge.cli.app import app
+
+__all__ = ["app", "classify", "info", "main"]
+
+
+def main() -> None:
+    """Entry point of `mango-edge`."""
+    run(app)

@@ -1,0 +1,108 @@
+"""What the three command lines share: one line for each problem, exit codes, progress bars, the version."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import signal
+import sys
+from collections.abc import Callable, Iterator
+
+import typer
+
+import edge
+from edge.errors import InputError
+
+FAILED = 1
+"""Exit status when something that was asked for could not be done for some of the inputs, or a check failed."""
+
+MISUSED = 2
+"""Exit status when nothing could be done: bad input, bad arguments, no disk, no permission."""
+
+
+def new_app(name: str, help_text: str) -> typer.Typer:
+    """A typer application with `--version` and without tracebacks."""
+    app = typer.Typer(name=name, help=help_text, no_args_is_help=True, pretty_exceptions_enable=False)
+
+    def show_version(wanted: bool) -> None:
+        if wanted:
+            typer.echo(f"{name} {edge.__version__}")
+            raise typer.Exit()
+
+    @app.callback()
+    def root(
+        version: bool = typer.Option(
+            False, "--version", callback=show_version, is_eager=True, help="Print the version and leave."
+        ),
+    ) -> None:
+        del version
+
+    root.__doc__ = None
+    app.info.help = help_text
+    return app
+
+
+def run(app: typer.Typer) -> None:
+    """Run a command line; whatever goes wrong ends in one sentence on standard error and an exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        # File names need not be valid text, and a terminal need not know every letter.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        app()
+    except InputError as error:
+        fail(str(error))
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            sys.exit(FAILED)
+        where = f"{error.filename}: " if error.filename else ""
+        hint = "; free some space and run it again" if error.errno == errno.ENOSPC else ""
+        fail(f"{where}{error.strerror or error}{hint}")
+    except MemoryError:
+        fail("not enough memory; close other programs or give smaller input")
+    except KeyboardInterrupt:
+        complain("interrupted")
+        sys.exit(128 + signal.SIGINT)
+
+
+def complain(message: str) -> None:
+    """Print one line on standard error."""
+    print(" ".join(message.split()), file=sys.stderr)
+
+
+def fail(message: str) -> None:
+    """Print one line on standard error and leave with `MISUSED`."""
+    complain(f"error: {message}")
+    sys.exit(MISUSED)
+
+
+@contextlib.contextmanager
+def progress(description: str, total: float) -> Iterator[Callable[..., None]]:
+    """A progress bar on standard error; nothing at all where that is not a terminal.
+
+    Yields:
+        A function: call it with nothing to go one step on, with `completed=` to set the position, with
+        `description=` to change the text.
+    """
+    if not sys.stderr.isatty():
+        yield lambda **_: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(description, total=total)
+
+        def step(completed: float | None = None, description: str | None = None) -> None:
+            if completed is None and description is None:
+                bar.advance(task)
+            else:
+                bar.update(task, completed=completed, description=description)
+
+        yield step
