@@ -106,7 +106,8 @@ def _veins(pen: ImageDraw.ImageDraw, outline: list[Point], green: tuple[int, int
     light = (min(green[0] + 45, 255), min(green[1] + 40, 255), min(green[2] + 35, 255))
     count = len(outline) // 2
     middle = [
-        ((outline[i][0] + outline[-1 - i][0]) / 2, (outline[i][1] + outline[-1 - i][1]) / 2) for i in range(count)
+        ((outline[i][0] + outline[-1 - i][0]) / 2, (outline[i][1] + outline[-1 - i][1]) / 2)
+        for i in range(count)
     ]
     pen.line(middle, fill=light, width=max(1, round(3 * unit)))
     for i in range(4, count - 4, 4):
@@ -135,7 +136,9 @@ def _spots(
         pen.ellipse((x - a, y - b, x + a, y + b), fill=colour)
 
 
-def _anthracnose(pen: ImageDraw.ImageDraw, rng: np.random.Generator, inside: list[Point], unit: float) -> None:
+def _anthracnose(
+    pen: ImageDraw.ImageDraw, rng: np.random.Generator, inside: list[Point], unit: float
+) -> None:
     _spots(pen, rng, inside[:22], (3 * unit, 11 * unit), (62, 40, 26), (140, 120, 50))
 
 

@@ -91,7 +91,9 @@ def read_results(path: Path | str) -> tuple[Entry, ...]:
     except OSError as error:
         raise InputError(f"{path}: the result file cannot be read ({error.strerror or error})") from None
     except (ValueError, RecursionError):
-        raise InputError(f"{path}: not a result file (not JSON); give a file written by mango-bench") from None
+        raise InputError(
+            f"{path}: not a result file (not JSON); give a file written by mango-bench"
+        ) from None
     if not isinstance(values, dict) or values.get("format") != FORMAT:
         raise InputError(f"{path}: not a result file; give a file written by mango-bench")
     version = values.get("version")
@@ -137,5 +139,7 @@ def _validate(values: Any, where: str) -> None:
     for number, entry in enumerate(values["results"]):
         schema = _schema(entry["kind"])
         if schema is None:
-            raise InputError(f"{where}: entry {number} is of the unknown kind {entry['kind']!r}; update this program")
+            raise InputError(
+                f"{where}: entry {number} is of the unknown kind {entry['kind']!r}; update this program"
+            )
         check(entry["body"], schema, f"{entry['kind']} entry {number}")

@@ -31,7 +31,11 @@ CLASSES = (
 )
 """The classes of MangoLeafDB in the order of every model trained here."""
 
-MISSPELLINGS = {"scooty mould": "Sooty Mould", "powdary mildew": "Powdery Mildew", "sooty mold": "Sooty Mould"}
+MISSPELLINGS = {
+    "scooty mould": "Sooty Mould",
+    "powdary mildew": "Powdery Mildew",
+    "sooty mold": "Sooty Mould",
+}
 
 _NAME_TIME = re.compile(r"(?<!\d)((?:19|20)\d{6})[_-](\d{6})(?!\d)")
 _EXIF_FOLDER, _EXIF_TAKEN, _EXIF_TIME = 0x8769, 0x9003, 0x0132

@@ -21,7 +21,9 @@ def accuracy(matrix: npt.NDArray[np.int64]) -> float:
     return float(np.trace(matrix)) / total if total else 0.0
 
 
-def precision_recall(matrix: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def precision_recall(
+    matrix: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Precision and recall of each class, 0..1; 0 where the denominator is 0, as scikit-learn has it."""
     right = np.diag(matrix).astype(np.float64)
     predicted, true = matrix.sum(axis=0), matrix.sum(axis=1)

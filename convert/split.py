@@ -27,7 +27,9 @@ FRACTIONS = (0.8, 0.1, 0.1)
 KINDS = ("random", "burst")
 SEED = 7
 CHAIN_SECONDS = 60.0
-_IDENTITY = 16  # hexadecimal digits of a photograph's digest: 64 bits tell apart any data set that fits a disk
+_IDENTITY = (
+    16  # hexadecimal digits of a photograph's digest: 64 bits tell apart any data set that fits a disk
+)
 _RESTARTS = 40
 
 
@@ -72,7 +74,9 @@ def random_split(dataset: Dataset, seed: int = SEED) -> Split:
     for label in dataset.labels:
         members = [identity(photograph) for photograph in dataset.photographs if photograph.label == label]
         if len(members) < len(PARTS):
-            raise InputError(f"class {label} has {len(members)} photographs; a split needs at least {len(PARTS)}")
+            raise InputError(
+                f"class {label} has {len(members)} photographs; a split needs at least {len(PARTS)}"
+            )
         # Sorted by content first: the draw must not depend on file names.
         members = [sorted(members)[position] for position in generator.permutation(len(members))]
         test = max(1, round(FRACTIONS[2] * len(members)))
@@ -98,7 +102,9 @@ def burst_split(dataset: Dataset, seed: int = SEED, seconds: float = CHAIN_SECON
     parts: dict[str, list[str]] = {part: [] for part in PARTS}
     for photograph in dataset.photographs:
         parts[assigned[chain_of[photograph.path]]].append(identity(photograph))
-    note = f"whole chains of photographs no more than {seconds:g} s apart on one side, balanced over the classes"
+    note = (
+        f"whole chains of photographs no more than {seconds:g} s apart on one side, balanced over the classes"
+    )
     return _make("burst", seed, dataset, parts, note)
 
 
@@ -196,7 +202,9 @@ def make_split(kind: str, dataset: Dataset, seed: int = SEED) -> Split:
         return random_split(dataset, seed)
     if kind == "burst":
         return burst_split(dataset, seed)
-    raise InputError(f"split {kind!r} is not known; choose {' or '.join(KINDS)}, or give a split file (.json)")
+    raise InputError(
+        f"split {kind!r} is not known; choose {' or '.join(KINDS)}, or give a split file (.json)"
+    )
 
 
 def open_split(argument: str, dataset: Dataset, seed: int = SEED) -> Split:
@@ -233,7 +241,9 @@ def read_split(path: Path) -> Split:
         if values["format"] != FORMAT:
             raise InputError(f"{path}: not a split file; make one with: mango-convert split")
         if values["version"] > VERSION:
-            raise InputError(f"{path}: split version {values['version']} is newer than this program; update it")
+            raise InputError(
+                f"{path}: split version {values['version']} is newer than this program; update it"
+            )
         split = Split(
             name=str(values["name"]),
             seed=int(values["seed"]),
@@ -242,7 +252,9 @@ def read_split(path: Path) -> Split:
             note=str(values["note"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{path}: damaged split file ({error!r}); make it again with: mango-convert split") from None
+        raise InputError(
+            f"{path}: damaged split file ({error!r}); make it again with: mango-convert split"
+        ) from None
     everything = [name for names in split.parts.values() for name in names]
     if len(everything) != len(set(everything)):
         raise InputError(f"{path}: a photograph stands in two parts; make the split again")

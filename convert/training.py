@@ -66,7 +66,10 @@ class Trained:
 
 
 def load_pictures(
-    dataset: Dataset, photographs: Sequence[Photograph], spec: InputSpec, progress: Callable[[], None] | None = None
+    dataset: Dataset,
+    photographs: Sequence[Photograph],
+    spec: InputSpec,
+    progress: Callable[[], None] | None = None,
 ) -> tuple[Pixels, npt.NDArray[np.int64]]:
     """Read photographs through the shared preprocessing.
 
@@ -138,7 +141,9 @@ def train(
     tf.config.experimental.enable_op_determinism()
     history = _read_history(folder, purpose)
     if len(history) > schedule.epochs:
-        raise InputError(f"{folder}: already holds {len(history)} epochs, more than the {schedule.epochs} asked for")
+        raise InputError(
+            f"{folder}: already holds {len(history)} epochs, more than the {schedule.epochs} asked for"
+        )
     if history:
         model = _load(folder / _checkpoint(history[-1].epoch))
     else:
@@ -173,10 +178,35 @@ def train(
         _save(model, folder, history, purpose)
         if report is not None:
             last = history[-1]
-            report(f"epoch {number} of {schedule.epochs}, validation macro-F1 {last.validation_macro_f1:.3f}", number / schedule.epochs)
+            report(
+                f"epoch {number} of {schedule.epochs}, validation macro-F1 {last.validation_macro_f1:.3f}",
+                number / schedule.epochs,
+            )
     best = _best(history)
     model = _load(folder / _checkpoint(best.epoch))
     return Trained(model, tuple(history), best, weights_digest(model))
+
+
+def finished(folder: Path, dataset: Dataset, split: Split) -> tuple[Trained, Schedule, InputSpec]:
+    """A training as it stands in its folder, checked against the data and split it is said to belong to.
+
+    Raises:
+        InputError: no training there, or of other data or another split.
+    """
+    purpose, history = _read(folder / HISTORY)
+    if not history:
+        raise InputError(f"{folder}: no training here; make one with: mango-convert train")
+    for what, given in (("data", dataset.digest), ("split", split.digest)):
+        if purpose.get(what) != given:
+            raise InputError(f"{folder}: was trained with another {what} than the one given; give the same")
+    best = _best(history)
+    model = _load(folder / _checkpoint(best.epoch))
+    schedule = Schedule(epochs=len(history), **purpose["schedule"])
+    return (
+        Trained(model, tuple(history), best, weights_digest(model)),
+        schedule,
+        InputSpec(**purpose["input"]),
+    )
 
 
 def _best(history: Sequence[Epoch]) -> Epoch:
@@ -204,18 +234,22 @@ def _save(model: keras.Model, folder: Path, history: Sequence[Epoch], purpose: d
             old.unlink()
 
 
-def _read_history(folder: Path, purpose: dict[str, Any]) -> list[Epoch]:
-    path = folder / HISTORY
+def _read(path: Path) -> tuple[dict[str, Any], list[Epoch]]:
     if not path.exists():
-        return []
+        return {}, []
     try:
         values = json.loads(path.read_text())
-        history = [Epoch(**epoch) for epoch in values["epochs"]]
-        found = values["purpose"]
+        return dict(values["purpose"]), [Epoch(**epoch) for epoch in values["epochs"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: unusable training history ({error}); remove the folder to start afresh") from None
+        raise InputError(
+            f"{path}: unusable training history ({error}); remove the folder to start afresh"
+        ) from None
+
+
+def _read_history(folder: Path, purpose: dict[str, Any]) -> list[Epoch]:
+    found, history = _read(folder / HISTORY)
     different = [key for key in purpose if found.get(key) != purpose[key]]
-    if different:
+    if history and different:
         raise InputError(
             f"{folder}: holds a training with another {' and '.join(different)}; give another folder or remove it"
         )
@@ -227,4 +261,6 @@ def _load(path: Path) -> keras.Model:
         return keras.saving.load_model(path)
     except (OSError, ValueError) as error:
         cause = str(error).splitlines()[0]
-        raise InputError(f"{path}: unusable checkpoint ({cause}); remove its folder to start afresh") from None
+        raise InputError(
+            f"{path}: unusable checkpoint ({cause}); remove its folder to start afresh"
+        ) from None

@@ -45,7 +45,8 @@ def quantise(values: npt.NDArray[Any], scale: float, zero_point: int, dtype: str
     scaled = np.asarray(values, dtype=np.float64) / scale
     rounded = np.trunc(scaled + np.copysign(0.5, scaled)) + zero_point
     limits = np.iinfo(dtype)
-    return np.clip(rounded, limits.min, limits.max).astype(dtype)
+    quantised: npt.NDArray[Any] = np.clip(rounded, limits.min, limits.max).astype(dtype)
+    return quantised
 
 
 def dequantise(values: npt.NDArray[Any], scale: float, zero_point: int) -> Probabilities:
@@ -110,7 +111,8 @@ class Classifier:
         """The raw output (1, labels) as probabilities (labels,) float32, 0..1."""
         promised = self.contract.output_tensor
         if promised.dtype == "float32":
-            return output[0].astype(np.float32)
+            probabilities: Probabilities = output[0].astype(np.float32)
+            return probabilities
         return dequantise(output[0], promised.scale, promised.zero_point)
 
     def probabilities(self, fitted: Pixels) -> Probabilities:

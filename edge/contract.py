@@ -184,7 +184,9 @@ def read_model(path: Path | str) -> ModelFile:
     try:
         size = path.stat().st_size
         if size > MAXIMUM_BYTES:
-            raise InputError(f"{path}: {size:,} bytes are more than a model file may have ({MAXIMUM_BYTES:,})")
+            raise InputError(
+                f"{path}: {size:,} bytes are more than a model file may have ({MAXIMUM_BYTES:,})"
+            )
         data = path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"{path}: no such model file; check the path") from None
@@ -224,7 +226,11 @@ def check_tensors(contract: Contract, input_tensor: Tensor, output_tensor: Tenso
         ("output", contract.output_tensor, output_tensor),
     )
     for side, promised, found in pairs:
-        same = (promised.dtype, promised.shape, promised.zero_point) == (found.dtype, found.shape, found.zero_point)
+        same = (promised.dtype, promised.shape, promised.zero_point) == (
+            found.dtype,
+            found.shape,
+            found.zero_point,
+        )
         # The scale went through JSON and float32; anything beyond rounding is another model.
         if not same or not math.isclose(promised.scale, found.scale, rel_tol=1e-6, abs_tol=0.0):
             raise InputError(
@@ -275,7 +281,9 @@ def contract_from_json(values: Any, where: str) -> Contract:
         _check(contract)
     except InputError as error:
         text = str(error)
-        raise InputError(text if text.startswith(where) else f"{where}: its contract is wrong: {text}") from None
+        raise InputError(
+            text if text.startswith(where) else f"{where}: its contract is wrong: {text}"
+        ) from None
     except KeyError as error:
         raise InputError(f"{where}: its contract lacks {error}; {_MAKE_AGAIN}") from None
     except (TypeError, ValueError, AttributeError) as error:
@@ -302,7 +310,10 @@ def _check(contract: Contract) -> None:
         if tensor.dtype != "float32" and not (math.isfinite(tensor.scale) and tensor.scale > 0):
             raise InputError(f"a {tensor.dtype} tensor needs a scale above 0, not {tensor.scale}")
     whole = "uint8" if contract.precision == "int8" else "float32"
-    if contract.precision in ("float32", "float16", "dynamic", "int8") and contract.input_tensor.dtype != whole:
+    if (
+        contract.precision in ("float32", "float16", "dynamic", "int8")
+        and contract.input_tensor.dtype != whole
+    ):
         raise InputError(f"precision {contract.precision} with {contract.input_tensor.dtype} input")
 
 

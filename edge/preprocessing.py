@@ -86,7 +86,9 @@ class InputSpec:
             ("value range", (self.minimum, self.maximum), ((0, 255),)),
         ):
             if value not in known:
-                raise InputError(f"{name} {value!r} is not known; this version knows {', '.join(map(str, known))}")
+                raise InputError(
+                    f"{name} {value!r} is not known; this version knows {', '.join(map(str, known))}"
+                )
 
 
 def read_photograph(source: Path | str | bytes, exif: str = "apply") -> Pixels:
@@ -128,7 +130,9 @@ def read_photograph(source: Path | str | bytes, exif: str = "apply") -> Pixels:
     except InputError:
         raise
     except UnidentifiedImageError:
-        raise InputError(f"{name}: not a picture that can be read; give JPEG, PNG, WebP, BMP or TIFF") from None
+        raise InputError(
+            f"{name}: not a picture that can be read; give JPEG, PNG, WebP, BMP or TIFF"
+        ) from None
     except Image.DecompressionBombError:
         raise InputError(
             f"{name}: more pixels than the {MAXIMUM_PIXELS:,} that are accepted; scale the picture down"
@@ -168,7 +172,7 @@ def fit(image: Pixels, spec: InputSpec) -> Pixels:
         scale = min(width / spec.width, height / spec.height)
         left, top = (width - spec.width * scale) / 2, (height - spec.height * scale) / 2
         box = (left, top, left + spec.width * scale, top + spec.height * scale)
-    if box == (0, 0, spec.width, spec.height) == (0, 0, width, height):
+    if (height, width) == (spec.height, spec.width):
         return image.copy()
     picture = Image.fromarray(np.ascontiguousarray(image), "RGB")
     return np.array(picture.resize((spec.width, spec.height), FILTERS[spec.resize], box), dtype=np.uint8)
@@ -184,7 +188,9 @@ def _read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except FileNotFoundError:
         if path.is_symlink():
-            raise InputError(f"{path}: a link to a file that does not exist; mend or remove the link") from None
+            raise InputError(
+                f"{path}: a link to a file that does not exist; mend or remove the link"
+            ) from None
         raise InputError(f"{path}: no such file; check the path") from None
     except PermissionError:
         raise InputError(f"{path}: not readable by this user; change its permissions") from None
@@ -203,7 +209,9 @@ def _orientation(image: Image.Image) -> int:
 def _rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I") or image.mode == "F":
         values = np.asarray(image).astype(np.float64)
-        return Image.fromarray(np.clip(np.floor(values / 257 + 0.5), 0, 255).astype(np.uint8), "L").convert("RGB")
+        return Image.fromarray(np.clip(np.floor(values / 257 + 0.5), 0, 255).astype(np.uint8), "L").convert(
+            "RGB"
+        )
     if image.mode in ("LA", "PA", "La", "RGBA", "RGBa") or "transparency" in image.info:
         above = image.convert("RGBA")
         below = Image.new("RGBA", image.size, (*BACKGROUND, 255))

@@ -21,7 +21,9 @@ RUNTIMES = {
 }
 """Distribution name of each runtime and the module that holds its `Interpreter`, in order of preference."""
 
-INSTALL_HINT = "install one, for example: pip install ai-edge-litert (32-bit boards: pip install tflite-runtime)"
+INSTALL_HINT = (
+    "install one, for example: pip install ai-edge-litert (32-bit boards: pip install tflite-runtime)"
+)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """Command line `mango-bench`: one module for each command."""
 
-from bench.cli import draw, latency, report, robustness
+from bench.cli import draw
 from bench.cli.app import app
 from edge.console import run
 
-__all__ = ["app", "draw", "latency", "main", "report", "robustness"]
+__all__ = ["app", "draw", "main"]
 
 
 def main() -> None:

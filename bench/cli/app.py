@@ -2,4 +2,6 @@
 
 from edge.console import new_app
 
-app = new_app("mango-bench", "Measure models: latency, robustness to corruptions, leakage, and reports of all of them.")
+app = new_app(
+    "mango-bench", "Measure models: latency, robustness to corruptions, leakage, and reports of all of them."
+)

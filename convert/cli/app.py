@@ -2,4 +2,6 @@
 
 from edge.console import new_app
 
-app = new_app("mango-convert", "From photographs to a quantised model file: index, split, train, convert, check.")
+app = new_app(
+    "mango-convert", "From photographs to a quantised model file: index, split, train, convert, check."
+)

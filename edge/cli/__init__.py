@@ -1,8 +1,8 @@
 """Command line `mango-edge`: one module for each command."""
 
-from edge.console import run
 from edge.cli import classify, info
 from edge.cli.app import app
+from edge.console import run
 
 __all__ = ["app", "classify", "info", "main"]
 

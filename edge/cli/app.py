@@ -2,4 +2,7 @@
 
 from edge.console import new_app
 
-app = new_app("mango-edge", "Leaf-disease classification on a small device: classify pictures, inspect models, run in the field.")
+app = new_app(
+    "mango-edge",
+    "Leaf-disease classification on a small device: classify pictures, inspect models, run in the field.",
+)

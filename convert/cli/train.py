@@ -1,0 +1,57 @@
+"""`mango-convert train`: train a network on one split."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from convert.cli.app import app
+
+
+@app.command()
+def train(
+    architecture: Annotated[str, typer.Argument(help="Network to train, for example lcnn.")],
+    data: Annotated[Path, typer.Option(help="Folder with one folder of photographs for each class.")],
+    split: Annotated[str, typer.Option(help="random, burst, or a split file (.json).")] = "burst",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for checkpoints [default: build/train/ARCHITECTURE-SPLIT].")
+    ] = None,
+    epochs: Annotated[
+        int, typer.Option(min=1, help="Epochs; a finished training goes on when given more.")
+    ] = 50,
+    batch: Annotated[int, typer.Option(min=1, help="Photographs in a batch.")] = 32,
+    learning_rate: Annotated[float, typer.Option(min=0.0, help="Adam's step size.")] = 1e-3,
+    seed: Annotated[int, typer.Option(help="Seed of weights, order and split.")] = 7,
+) -> None:
+    """Train, keeping the epoch with the best macro-F1 on the validation part.
+
+    Run it again after an interruption: it goes on from the last whole epoch, with the same result.
+    """
+    from convert.cli.split import describe
+    from convert.dataset import index
+    from convert.split import open_split
+    from convert.training import Schedule
+    from convert.training import train as run
+    from edge.console import progress
+
+    dataset = index(data)
+    describe(dataset)
+    chosen = open_split(split, dataset, seed)
+    folder = out or Path("build/train") / f"{architecture}-{chosen.name}"
+    with progress(f"training {architecture} on {chosen.name}", 1.0) as step:
+        trained = run(
+            architecture,
+            dataset,
+            chosen,
+            folder,
+            schedule=Schedule(epochs, batch, learning_rate, seed),
+            report=lambda text, done: step(completed=done, description=text),
+        )
+    best = trained.best
+    typer.echo(
+        f"{folder}: best epoch {best.epoch} of {len(trained.history)}, validation accuracy"
+        f" {best.validation_accuracy:.4f}, macro-F1 {best.validation_macro_f1:.4f} (split {chosen.name},"
+        f" seed {chosen.seed}); weights {trained.weights_digest[:12]}"
+    )

@@ -1,0 +1,89 @@
+"""`mango-edge classify`: which disease do these pictures show?"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edge.cli.app import app
+
+
+@app.command()
+def classify(
+    paths: Annotated[list[str], typer.Argument(help="Pictures, folders (with their subfolders), or globs.")],
+    model: Annotated[
+        Path | None, typer.Option(help="Model file [default: the one that comes with the kit].")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many classes to show for each picture.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one row a picture.")] = False,
+    runtime: Annotated[
+        str, typer.Option(help="auto, ai-edge-litert, tflite-runtime or tensorflow.")
+    ] = "auto",
+    threads: Annotated[int, typer.Option(min=1, max=64, help="Threads of one inference.")] = 1,
+) -> None:
+    """Classify pictures: JPEG, PNG, WebP, BMP or TIFF of any size and orientation.
+
+    A picture that cannot be read is named on standard error and the others are still classified; the exit
+    status is then 1.
+    """
+    from edge.classifier import Classifier, Prediction
+    from edge.console import FAILED, complain, progress
+    from edge.errors import InputError
+    from edge.photograph import find_photographs
+
+    if as_json and as_csv:
+        raise InputError("--json and --csv exclude each other; give one of them")
+    classifier = Classifier.open(model, runtime, threads)
+    count = min(top, len(classifier.contract.labels))
+    found = find_photographs(paths)
+    results: list[tuple[Path, Prediction]] = []
+    problems = list(found.problems)
+    for _, message in problems:
+        complain(f"error: {message}")
+    if found.ignored:
+        complain(f"passed over {found.ignored} files that are not pictures")
+    table = csv.writer(sys.stdout, lineterminator="\n")
+    if as_csv:
+        columns = [name for rank in range(1, count + 1) for name in (f"label_{rank}", f"probability_{rank}")]
+        table.writerow(["path", *columns])
+    with progress("classifying", len(found.paths)) as step:
+        for path in found.paths:
+            step()
+            try:
+                prediction = classifier.classify_path(path)
+            except InputError as error:
+                problems.append((str(path), str(error)))
+                complain(f"error: {error}")
+                continue
+            ranked = prediction.top(count)
+            if as_csv:
+                table.writerow([path, *(cell for label, p in ranked for cell in (label, f"{p:.4f}"))])
+            elif as_json:
+                results.append((path, prediction))
+            else:
+                typer.echo(f"{path}: " + ", ".join(f"{label} {p:.1%}" for label, p in ranked))
+    if as_json:
+        values = {
+            "model": {"path": str(classifier.model.path), "digest": classifier.model.digest},
+            "runtime": str(classifier.runtime),
+            "results": [
+                {
+                    "path": str(path),
+                    "label": prediction.label,
+                    "top": [
+                        {"label": label, "probability": round(p, 6)} for label, p in prediction.top(count)
+                    ],
+                }
+                for path, prediction in results
+            ],
+            "errors": [{"path": path, "message": message} for path, message in problems],
+        }
+        typer.echo(json.dumps(values, indent=1))
+    if problems:
+        raise typer.Exit(FAILED)
