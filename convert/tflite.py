@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
@@ -19,7 +18,7 @@ from edge.classifier import tensor_of
 from edge.contract import PRECISIONS, Tensor
 from edge.errors import InputError
 from edge.preprocessing import Pixels
-from edge.runtime import open_interpreter
+from edge.runtime import open_interpreter, without_chatter
 
 PER_CLASS = 25
 CALIBRATION_SEED = 7
@@ -85,7 +84,7 @@ def convert(model: keras.Model, precision: str, representative: Pixels | None = 
         converter.inference_input_type = tf.uint8
         converter.inference_output_type = tf.uint8
     try:
-        with _quiet():
+        with without_chatter():
             return bytes(converter.convert())
     # The converter raises whatever the failing pass raises; the first line names the operation.
     except Exception as error:
@@ -106,24 +105,3 @@ def package_versions(names: Sequence[str] = ("tensorflow", "keras", "numpy", "pi
         with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the converter's C++ chatter off standard error; it is shown when the conversion fails."""
-    import sys
-
-    sys.stderr.flush()
-    saved = os.dup(2)
-    out = os.dup(1)
-    with tempfile.TemporaryFile() as log:
-        try:
-            os.dup2(log.fileno(), 2)
-            os.dup2(log.fileno(), 1)
-            yield
-        finally:
-            sys.stdout.flush()
-            os.dup2(saved, 2)
-            os.dup2(out, 1)
-            os.close(saved)
-            os.close(out)

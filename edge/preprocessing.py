@@ -51,6 +51,7 @@ _TRANSPOSE = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_INVERSE = {6: 8, 8: 6}
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,10 @@ def read_photograph(source: Path | str | bytes, exif: str = "apply") -> Pixels:
                         f"{name}: {width}x{height} pixels are more than the {MAXIMUM_PIXELS:,} that are accepted;"
                         " scale the picture down"
                     )
-                orientation = _orientation(image) if exif == "apply" else 1
+                stored = _orientation(image)
                 image.load()
+                # Pillow turns a TIFF by itself while loading, and takes the tag away.
+                turned = stored != _orientation(image)
                 pixels = _rgb(image)
     except InputError:
         raise
@@ -144,8 +147,10 @@ def read_photograph(source: Path | str | bytes, exif: str = "apply") -> Pixels:
     except Exception as error:
         cause = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{name}: damaged or truncated ({cause}); copy it again from the camera") from None
-    if orientation in _TRANSPOSE:
-        pixels = pixels.transpose(_TRANSPOSE[orientation])
+    if exif == "apply" and not turned and stored in _TRANSPOSE:
+        pixels = pixels.transpose(_TRANSPOSE[stored])
+    if exif == "ignore" and turned and stored in _TRANSPOSE:
+        pixels = pixels.transpose(_TRANSPOSE[_INVERSE.get(stored, stored)])
     return np.asarray(pixels, dtype=np.uint8)
 
 
@@ -174,7 +179,7 @@ def fit(image: Pixels, spec: InputSpec) -> Pixels:
         box = (left, top, left + spec.width * scale, top + spec.height * scale)
     if (height, width) == (spec.height, spec.width):
         return image.copy()
-    picture = Image.fromarray(np.ascontiguousarray(image), "RGB")
+    picture = Image.fromarray(np.ascontiguousarray(image))
     return np.array(picture.resize((spec.width, spec.height), FILTERS[spec.resize], box), dtype=np.uint8)
 
 
@@ -209,7 +214,7 @@ def _orientation(image: Image.Image) -> int:
 def _rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I") or image.mode == "F":
         values = np.asarray(image).astype(np.float64)
-        return Image.fromarray(np.clip(np.floor(values / 257 + 0.5), 0, 255).astype(np.uint8), "L").convert(
+        return Image.fromarray(np.clip(np.floor(values / 257 + 0.5), 0, 255).astype(np.uint8)).convert(
             "RGB"
         )
     if image.mode in ("LA", "PA", "La", "RGBA", "RGBa") or "transparency" in image.info:

@@ -6,9 +6,13 @@ outputs, so every result says which runtime and version made it.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.metadata
 import os
+import sys
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,8 +111,9 @@ def open_interpreter(
             if not xnnpack:
                 resolver = _op_resolvers(loaded)
                 arguments["experimental_op_resolver_type"] = resolver.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-            interpreter = loaded.module.Interpreter(**arguments)
-            interpreter.allocate_tensors()
+            with without_chatter():
+                interpreter = loaded.module.Interpreter(**arguments)
+                interpreter.allocate_tensors()
         # The bindings raise ValueError, RuntimeError, SystemError or ImportError, by runtime and version.
         except Exception as error:
             causes.append(f"{loaded}: {_one_line(error)}")
@@ -117,6 +122,33 @@ def open_interpreter(
     if not causes:
         raise InputError(f"{where}: no TFLite runtime is installed; {INSTALL_HINT}")
     raise InputError(f"{where}: no installed runtime opens this model ({'; '.join(causes)})")
+
+
+@contextlib.contextmanager
+def without_chatter() -> Iterator[None]:
+    """Drop the INFO lines that native code writes to standard error; whatever else it writes goes through.
+
+    The runtimes offer no switch for them, and standard error is where users look for problems.
+    """
+    try:
+        sys.stderr.flush()
+        saved = os.dup(2)
+    except (OSError, ValueError, AttributeError):  # a service may run without standard error
+        yield
+        return
+    with tempfile.TemporaryFile() as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(ValueError):
+                sys.stderr.flush()
+            os.dup2(saved, 2)
+            os.close(saved)
+            log.seek(0)
+            for line in log.read(2**20).splitlines(keepends=True):
+                if not line.startswith((b"INFO:", b"WARNING: All log", b"I0000", b"W0000", b"E0000")):
+                    os.write(2, line)
 
 
 def _op_resolvers(runtime: Runtime) -> Any:
