@@ -214,9 +214,7 @@ def _orientation(image: Image.Image) -> int:
 def _rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I") or image.mode == "F":
         values = np.asarray(image).astype(np.float64)
-        return Image.fromarray(np.clip(np.floor(values / 257 + 0.5), 0, 255).astype(np.uint8)).convert(
-            "RGB"
-        )
+        return Image.fromarray(np.clip(np.floor(values / 257 + 0.5), 0, 255).astype(np.uint8)).convert("RGB")
     if image.mode in ("LA", "PA", "La", "RGBA", "RGBa") or "transparency" in image.info:
         above = image.convert("RGBA")
         below = Image.new("RGBA", image.size, (*BACKGROUND, 255))

@@ -21,7 +21,7 @@ from edge.errors import InputError
 RUNTIMES = {
     "ai-edge-litert": "ai_edge_litert.interpreter",
     "tflite-runtime": "tflite_runtime.interpreter",
-    "tensorflow": "tensorflow.lite",
+    "tensorflow": "tensorflow.lite.python.interpreter",
 }
 """Distribution name of each runtime and the module that holds its `Interpreter`, in order of preference."""
 
@@ -53,7 +53,8 @@ def load_runtime(name: str) -> Runtime:
     # The runtimes announce themselves on standard error, where this program prints one line per problem.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
-        module = importlib.import_module(RUNTIMES[name])
+        with without_chatter():
+            module = importlib.import_module(RUNTIMES[name])
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] == RUNTIMES[name].split(".")[0]:
             raise InputError(f"runtime {name} is not installed; {INSTALL_HINT}") from None
@@ -109,8 +110,8 @@ def open_interpreter(
         try:
             arguments: dict[str, Any] = {"model_content": flatbuffer, "num_threads": threads}
             if not xnnpack:
-                resolver = _op_resolvers(loaded)
-                arguments["experimental_op_resolver_type"] = resolver.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+                resolvers = loaded.module.OpResolverType
+                arguments["experimental_op_resolver_type"] = resolvers.BUILTIN_WITHOUT_DEFAULT_DELEGATES
             with without_chatter():
                 interpreter = loaded.module.Interpreter(**arguments)
                 interpreter.allocate_tensors()
@@ -149,12 +150,6 @@ def without_chatter() -> Iterator[None]:
             for line in log.read(2**20).splitlines(keepends=True):
                 if not line.startswith((b"INFO:", b"WARNING: All log", b"I0000", b"W0000", b"E0000")):
                     os.write(2, line)
-
-
-def _op_resolvers(runtime: Runtime) -> Any:
-    if runtime.name == "tensorflow":
-        return runtime.module.experimental.OpResolverType
-    return runtime.module.OpResolverType
 
 
 def _version(name: str, module: Any) -> str:

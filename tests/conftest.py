@@ -67,3 +67,21 @@ def command() -> Command:
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def float_flatbuffer() -> bytes:
+    """A small float32 model with LCNN's input and output, made on the spot; needs TensorFlow."""
+    pytest.importorskip("tensorflow", reason="the conversion tests need TensorFlow (make test installs it)")
+    import keras
+
+    from convert.tflite import convert
+
+    keras.utils.set_random_seed(3)
+    layers = [
+        keras.Input((224, 224, 3)),
+        keras.layers.Conv2D(4, 7, strides=7, activation="relu"),
+        keras.layers.GlobalAveragePooling2D(),
+        keras.layers.Dense(8, activation="softmax"),
+    ]
+    return convert(keras.Sequential(layers, name="tiny"), "float32")

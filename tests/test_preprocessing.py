@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 from pathlib import Path
 
 import numpy as np
@@ -151,7 +152,9 @@ def test_crop_keeps_the_aspect_and_cuts_the_sides() -> None:
 
 def test_the_same_picture_gives_the_same_bytes_on_every_machine() -> None:
     # Recorded on x86-64 with Pillow 13; Pillow's 8-bit resize is integer arithmetic on every machine.
-    digest = hashlib.sha256(b"".join(fit(leaf, InputSpec()).tobytes() for leaf in ramp_pictures())).hexdigest()
+    digest = hashlib.sha256(
+        b"".join(fit(leaf, InputSpec()).tobytes() for leaf in ramp_pictures())
+    ).hexdigest()
     assert digest == RAMP_DIGEST
 
 
@@ -209,6 +212,26 @@ def test_files_that_are_no_pictures_are_named(tmp_path: Path) -> None:
         assert str(path) in str(caught.value)
 
 
+def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "private.jpg"
+    path.write_bytes(b"x")
+    path.chmod(0)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    # Root may read everything, so the file is read in a child process as another user.
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.geteuid() == 0:
+                os.setuid(65534)
+            read_photograph(path)
+        except InputError as error:
+            os._exit(0 if "not readable by this user" in str(error) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def test_a_decompression_bomb_is_refused_before_it_is_decoded() -> None:
     import struct
     import zlib
@@ -224,7 +247,12 @@ def test_a_decompression_bomb_is_refused_before_it_is_decoded() -> None:
 
 
 def test_an_array_of_the_wrong_kind_is_refused() -> None:
-    for array in (np.zeros((4, 4), np.uint8), np.zeros((4, 4, 4), np.uint8), np.zeros((4, 4, 3)), np.zeros((0, 4, 3))):
+    for array in (
+        np.zeros((4, 4), np.uint8),
+        np.zeros((4, 4, 4), np.uint8),
+        np.zeros((4, 4, 3)),
+        np.zeros((0, 4, 3)),
+    ):
         with pytest.raises(InputError, match="uint8 array"):
             fit(array, InputSpec())  # type: ignore[arg-type]
 

@@ -1,0 +1,141 @@
+"""`mango-edge classify` and `info` as a user meets them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Command
+from PIL import Image
+
+from bench.drawing import draw_samples
+from edge.preprocessing import Pixels
+
+
+@pytest.fixture
+def folder(tmp_path: Path, leaf: Pixels) -> Path:
+    """Two good pictures and one of every kind of bad one."""
+    good = Image.fromarray(leaf)
+    good.save(tmp_path / "good.PNG")
+    (tmp_path / "sub").mkdir()
+    good.save(tmp_path / "sub" / "Blatt ü.jpeg", quality=95)
+    (tmp_path / "cut.jpg").write_bytes((tmp_path / "sub" / "Blatt ü.jpeg").read_bytes()[:3000])
+    (tmp_path / "empty.jpg").touch()
+    (tmp_path / "text.jpg").write_text("not a picture")
+    (tmp_path / "gone.jpg").symlink_to(tmp_path / "nowhere.jpg")
+    (tmp_path / "notes.txt").write_text("row 3")
+    return tmp_path
+
+
+def test_good_pictures_are_classified_and_bad_ones_named(command: Command, folder: Path) -> None:
+    done = command("mango-edge", "classify", folder)
+    assert done.returncode == 1
+    assert len(done.stdout.splitlines()) == 2
+    errors = done.stderr.splitlines()
+    assert [line.split(":")[0] for line in errors] == ["passed over 1 files that are not pictures"] + [
+        "error"
+    ] * 4
+    for name in ("cut.jpg", "empty.jpg", "text.jpg", "gone.jpg"):
+        assert sum(name in line for line in errors) == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_json_is_valid_and_complete_even_when_pictures_fail(command: Command, folder: Path) -> None:
+    done = command(
+        "mango-edge", "classify", folder, folder / "missing.jpg", folder / "*.webp", "--json", "--top", 8
+    )
+    values = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert len(values["results"]) == 2
+    assert len(values["errors"]) == 6
+    assert values["runtime"].startswith("ai-edge-litert")
+    for result in values["results"]:
+        assert result["top"][0]["label"] == result["label"]
+        assert len(result["top"]) == 8
+
+
+def test_csv_has_a_row_for_each_picture(command: Command, folder: Path) -> None:
+    done = command("mango-edge", "classify", folder / "good.PNG", folder / "sub", "--csv", "--top", 2)
+    rows = list(csv.reader(io.StringIO(done.stdout)))
+    assert done.returncode == 0
+    assert rows[0] == ["path", "label_1", "probability_1", "label_2", "probability_2"]
+    assert [Path(row[0]).name for row in rows[1:]] == ["good.PNG", "Blatt ü.jpeg"]
+
+
+def test_a_folder_without_a_picture_is_an_error(command: Command, tmp_path: Path) -> None:
+    done = command("mango-edge", "classify", tmp_path)
+    assert done.returncode == 1
+    assert "no picture in this folder" in done.stderr
+
+
+def test_globs_find_files_that_a_shell_did_not_expand(command: Command, folder: Path) -> None:
+    done = command("mango-edge", "classify", f"{folder}/**/*.jpeg")
+    assert done.returncode == 0
+    assert "Blatt" in done.stdout
+
+
+def test_a_name_that_is_not_text_is_still_classified(command: Command, folder: Path) -> None:
+    odd = os.fsencode(folder) + b"/caf\xe9.png"
+    try:
+        with open(odd, "wb") as file:
+            file.write((folder / "good.PNG").read_bytes())
+    except OSError:
+        pytest.skip("this file system takes only valid text as names")
+    for form in ("--json", "--csv", "--top=1"):
+        done = command("mango-edge", "classify", os.fsdecode(odd), form)
+        assert done.returncode == 0, done.stderr
+        assert "caf" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("classify", "x.png", "--json", "--csv"), "exclude each other"),
+        (("classify", "x.png", "--model", "missing.tflite"), "no such model file"),
+        (("classify", "x.png", "--runtime", "onnx"), "'onnx' is not known"),
+        (("info", "pyproject.toml"), "not a TFLite model"),
+    ],
+)
+def test_misuse_ends_in_one_sentence_and_status_two(
+    command: Command, arguments: tuple[str, ...], words: str
+) -> None:
+    done = command("mango-edge", *arguments, cwd=Path(__file__).parent.parent)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_info_shows_the_contract(command: Command) -> None:
+    done = command("mango-edge", "info")
+    assert done.returncode == 0
+    for words in (
+        "lcnn, int8",
+        "171,784 parameters",
+        "split burst",
+        "224x224 RGB",
+        "opened by      ai-edge-litert",
+    ):
+        assert words in done.stdout
+    assert json.loads(command("mango-edge", "info", "--json").stdout)["precision"] == "int8"
+
+
+@pytest.mark.parametrize("name", ["mango-edge", "mango-convert", "mango-bench"])
+def test_every_command_line_says_what_it_is(command: Command, name: str) -> None:
+    done = command(name, "--help")
+    assert done.returncode == 0
+    assert "--version" in done.stdout
+    assert command(name, "--version").stdout.startswith(name)
+
+
+def test_drawn_samples_are_the_same_bytes_for_the_same_seed(tmp_path: Path) -> None:
+    first = [path.read_bytes() for path in draw_samples(tmp_path / "a", 1, seed=4)]
+    again = [path.read_bytes() for path in draw_samples(tmp_path / "b", 1, seed=4)]
+    other = [path.read_bytes() for path in draw_samples(tmp_path / "c", 1, seed=5)]
+    assert first == again != other
+    assert len(first) == 8
+    assert np.asarray(Image.open(io.BytesIO(first[0]))).shape == (240, 320, 3)
