@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from convert.baseline import time_baseline, time_features
 from convert.dataset import Dataset, Photograph, index
 from convert.split import make_split, random_split
