@@ -126,7 +126,7 @@ def test_the_first_runtime_that_opens_the_model_is_taken(monkeypatch: pytest.Mon
     ):
         open_interpreter(flatbuffer, "tflite-runtime")
     monkeypatch.setattr(runtimes, "RUNTIMES", {"tflite-runtime": "broken_runtime"})
-    with pytest.raises(InputError, match="no installed runtime opens this model.*_ARRAY_API"):
+    with pytest.raises(InputError, match=r"no installed runtime opens this model.*_ARRAY_API"):
         open_interpreter(flatbuffer)
 
 
@@ -149,7 +149,8 @@ def test_edge_never_imports_tensorflow_or_the_other_packages(command: object) ->
     program = (
         "import sys, edge.classifier, edge.cli;"
         "edge.classifier.Classifier.open();"
-        "print(sorted(name for name in sys.modules if name.split('.')[0] in ('tensorflow', 'keras', 'convert', 'bench')))"
+        "others = {'tensorflow', 'keras', 'convert', 'bench'};"
+        "print(sorted(name for name in sys.modules if name.split('.')[0] in others))"
     )
     root = Path(__file__).parent.parent
     done = subprocess.run(
