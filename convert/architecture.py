@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import keras
-
+from convert.backend import keras
 from edge.errors import InputError
 from edge.preprocessing import InputSpec
 

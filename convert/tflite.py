@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-import keras
 import numpy as np
-import tensorflow as tf
 
+from convert.backend import keras, tf
 from convert.dataset import Dataset, Photograph
 from convert.split import Split, part_of
 from edge.classifier import tensor_of

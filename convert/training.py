@@ -17,18 +17,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from convert.architecture import build
+from convert.backend import keras, tf
 from convert.dataset import Dataset, Photograph
 from convert.score import accuracy, confusion_matrix, macro_f1
 from convert.split import Split, part_of
 from edge.errors import InputError
 from edge.files import sync_folder, write_atomic
 from edge.preprocessing import InputSpec, Pixels, fit, read_photograph
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-import keras
-import tensorflow as tf
-
-from convert.architecture import build
 
 HISTORY = "history.json"
 BEST = "best.keras"

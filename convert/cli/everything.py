@@ -26,15 +26,16 @@ def everything(
     """
     from convert.cli.split import describe
     from convert.dataset import index
-    from convert.model_file import PRECISIONS, share_scores, write_model_files
     from convert.split import KINDS, make_split, write_split
     from convert.summary import table
-    from convert.training import Schedule, train
     from edge.console import complain, progress
     from edge.preprocessing import InputSpec
 
     dataset = index(data)
     describe(dataset)
+    from convert.model_file import PRECISIONS, share_scores, write_model_files
+    from convert.training import Schedule, train
+
     schedule, spec = Schedule(epochs=epochs, seed=seed), InputSpec()
     paths: dict[str, dict[str, Path]] = {}
     for kind in KINDS:

@@ -25,15 +25,16 @@ def tflite(
     """Convert a finished training to model files with contracts, and compare each with Keras on the test part."""
     from convert.cli.split import describe
     from convert.dataset import index
-    from convert.model_file import PRECISIONS, write_model_files
     from convert.split import open_split
     from convert.summary import table
-    from convert.training import finished
     from edge.console import complain
 
     dataset = index(data)
     describe(dataset)
     chosen = open_split(split, dataset, seed)
+    from convert.model_file import PRECISIONS, write_model_files
+    from convert.training import finished
+
     trained, schedule, spec = finished(training, dataset, chosen)
     paths = write_model_files(
         trained, dataset, chosen, schedule, spec, precision or PRECISIONS, out, per_class, complain

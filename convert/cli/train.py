@@ -32,13 +32,15 @@ def train(
     from convert.cli.split import describe
     from convert.dataset import index
     from convert.split import open_split
-    from convert.training import Schedule
-    from convert.training import train as run
     from edge.console import progress
 
     dataset = index(data)
     describe(dataset)
     chosen = open_split(split, dataset, seed)
+    # TensorFlow takes seconds to import: not before the data are known to be usable.
+    from convert.training import Schedule
+    from convert.training import train as run
+
     folder = out or Path("build/train") / f"{architecture}-{chosen.name}"
     with progress(f"training {architecture} on {chosen.name}", 1.0) as step:
         trained = run(
