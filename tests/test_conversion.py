@@ -56,7 +56,10 @@ def model_files(
 def test_lcnn_is_the_published_network() -> None:
     model = build("lcnn", 8, InputSpec())
     assert model.count_params() == 171_784
-    assert multiply_accumulates(model) == 386_502_272
+    # Six 3x3 convolutions at 222, 109, 52, 24, 10 and 3 pixels a side, and two dense layers, by hand.
+    sides, channels = (222, 109, 52, 24, 10, 3), (3, 32, 64, 64, 64, 64, 64)
+    convolutions = sum(s * s * 9 * a * b for s, a, b in zip(sides, channels[:-1], channels[1:], strict=True))
+    assert multiply_accumulates(model) == convolutions + 64 * 64 + 64 * 8
 
 
 def test_an_unknown_network_or_too_small_an_input_is_refused() -> None:

@@ -1,0 +1,60 @@
+# Entry points. Two of them work on a fresh clone of a fresh machine: `make demo` and `make test`.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+DEVICE := build/venv-device
+DEV := build/venv
+OUT := build
+EPOCHS ?= 50
+DATA ?=
+
+.PHONY: help demo test lint convert train bench-corruptions lock clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo                  classify drawn sample leaves with the shipped model, time it, write a report"
+	@echo "make demo DATA=DIR         the same with your photographs (one folder a class), scored"
+	@echo "make test                  install everything and run linters, type checks and tests"
+	@echo "make convert DATA=DIR      train LCNN on both splits, convert, check, print the table [EPOCHS=50]"
+	@echo "make bench-corruptions     corruption by corruption, beside the package's own speed"
+	@echo "make lock                  renew the lock files"
+
+# The environments are made from lock files with digests. --no-deps: the lock file is complete, and the
+# corruption package asks for an OpenCV build that must not stand beside the headless one.
+$(DEVICE)/ready: requirements/device.txt pyproject.toml
+	$(PYTHON) -m venv $(DEVICE)
+	$(DEVICE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/device.txt
+	$(DEVICE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
+$(DEV)/ready: requirements/dev.txt pyproject.toml
+	$(PYTHON) -m venv $(DEV)
+	$(DEV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/dev.txt
+	$(DEV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
+demo: $(DEVICE)/ready
+	PATH="$(CURDIR)/$(DEVICE)/bin:$$PATH" DATA="$(DATA)" OUT="$(OUT)/demo" bash firmware_notes/demo.sh
+
+test: lint
+	$(DEV)/bin/python -m pytest
+
+lint: $(DEV)/ready
+	$(DEV)/bin/ruff check .
+	$(DEV)/bin/ruff format --check .
+	$(DEV)/bin/mypy edge convert bench
+
+convert: $(DEV)/ready
+	@test -n "$(DATA)" || { echo "error: say where the photographs are: make convert DATA=DIR" >&2; exit 2; }
+	$(DEV)/bin/mango-convert all lcnn --data "$(DATA)" --out $(OUT)/convert --epochs $(EPOCHS)
+
+lock:
+	$(PYTHON) -m venv build/venv-lock
+	build/venv-lock/bin/python -m pip install --quiet uv
+	for set in device dev; do \
+	  extras=$$([ $$set = dev ] && echo "--extra dev" || echo "--extra bench --extra camera"); \
+	  build/venv-lock/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header \
+	    --no-annotate --upgrade --overrides requirements/overrides.txt $$extras pyproject.toml \
+	    requirements/imagecorruptions.in -o requirements/$$set.txt || exit 1; \
+	done
+
+clean:
+	rm -rf build .mypy_cache .ruff_cache .pytest_cache
