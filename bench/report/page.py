@@ -147,7 +147,9 @@ def _template() -> Any:
     try:
         import jinja2
     except ModuleNotFoundError:
-        raise InputError("jinja2 is not installed; the report needs: pip install 'mango-leaf-kit[bench]'") from None
+        raise InputError(
+            "jinja2 is not installed; the report needs: pip install 'mango-leaf-kit[bench]'"
+        ) from None
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
