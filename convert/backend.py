@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import warnings
+from collections.abc import Iterator
 
 from edge.errors import InputError
 from edge.runtime import without_chatter
@@ -19,4 +23,12 @@ except ModuleNotFoundError as error:
         " 'mango-leaf-kit[convert]'"
     ) from None
 
-__all__ = ["keras", "tf"]
+__all__ = ["keras", "quiet", "tf"]
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep what Keras and the converter print to themselves: standard output is for results."""
+    with without_chatter(), contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import numpy as np
 
-from convert.backend import keras, tf
+from convert.backend import keras, quiet, tf
 from convert.dataset import Dataset, Photograph
 from convert.split import Split, part_of
 from edge.classifier import tensor_of
 from edge.contract import PRECISIONS, Tensor
 from edge.errors import InputError
 from edge.preprocessing import Pixels
-from edge.runtime import open_interpreter, without_chatter
+from edge.runtime import open_interpreter
 
 PER_CLASS = 25
 CALIBRATION_SEED = 7
+CALIBRATED = ("int8", "int16x8")
+"""Precisions that measure the activations' ranges on pictures."""
 
 
 def representative_photographs(
@@ -45,48 +49,99 @@ def representative_photographs(
     return tuple(chosen)
 
 
-def convert(model: keras.Model, precision: str, representative: Pixels | None = None) -> bytes:
+def convert(
+    model: keras.Model,
+    precision: str,
+    representative: Pixels | None = None,
+    float_tensors: Sequence[str] = (),
+) -> bytes:
     """Convert to a TFLite flatbuffer; same model, pictures and versions give the same bytes.
 
     "float32", "float16" (weights stored in half precision) and "dynamic" (int8 weights, float activations)
-    take and give float32; "int8" is integer throughout with uint8 input and output, its activation ranges
-    measured on the representative pictures (Jacob et al. 2018).
+    take and give float32. "int8" is integer throughout with uint8 input and output, its activation ranges
+    measured on the representative pictures (Jacob et al. 2018); "int16x8" keeps the int8 weights and has
+    int16 activations, input and output. Weights are quantised channel by channel.
 
     Args:
         model: takes float32 (1, height, width, 3), RGB 0..255; gives probabilities (1, classes).
         precision: one of `edge.contract.PRECISIONS`.
-        representative: uint8 (n, height, width, 3); needed for "int8".
+        representative: uint8 (n, height, width, 3); needed for "int8" and "int16x8".
+        float_tensors: names of tensors of the float32 flatbuffer whose operators stay in float32 (see
+            `convert.sensitivity`); for "int8" alone.
 
     Raises:
         InputError: unknown precision, no representative pictures, or the converter refuses the model.
     """
     if precision not in PRECISIONS:
         raise InputError(f"precision {precision!r} is not known; choose {', '.join(PRECISIONS)}")
+    if float_tensors and precision != "int8":
+        raise InputError(f"selective float layers belong to int8, not to {precision}")
+    if precision in CALIBRATED and (representative is None or not len(representative)):
+        raise InputError(
+            f"{precision} needs representative pictures to measure the activations' ranges on"
+        )
+    converter = _converter(model, precision, representative)
+    try:
+        with quiet():
+            if float_tensors:
+                return _partly_float(converter, representative, float_tensors)
+            return bytes(converter.convert())
+    # The converter raises whatever the failing pass raises.
+    except Exception as error:
+        raise InputError(f"{model.name} cannot be converted to {precision}: {_cause(error)}") from None
+
+
+def _converter(model: keras.Model, precision: str, representative: Pixels | None) -> Any:
     converter = tf.lite.TFLiteConverter.from_keras_model(model)
     if precision != "float32":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if precision == "float16":
         converter.target_spec.supported_types = [tf.float16]
-    if precision == "int8":
-        if representative is None or not len(representative):
-            raise InputError("int8 needs representative pictures to measure the activations' ranges on")
-        pictures = representative
+    if precision in CALIBRATED and representative is not None:
+        converter.representative_dataset = _batches(representative)
+        whole, operators = (
+            (tf.uint8, tf.lite.OpsSet.TFLITE_BUILTINS_INT8)
+            if precision == "int8"
+            else (
+                tf.int16,
+                tf.lite.OpsSet.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8,
+            )
+        )
+        converter.target_spec.supported_ops = [operators]
+        converter.inference_input_type = converter.inference_output_type = whole
+    return converter
 
-        def batches() -> Iterator[list[np.ndarray]]:
-            for picture in pictures:
-                yield [picture[np.newaxis].astype(np.float32)]
 
-        converter.representative_dataset = batches
-        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
-        converter.inference_input_type = tf.uint8
-        converter.inference_output_type = tf.uint8
-    try:
-        with without_chatter():
-            return bytes(converter.convert())
-    # The converter raises whatever the failing pass raises; the first line names the operation.
-    except Exception as error:
-        cause = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
-        raise InputError(f"{model.name} cannot be converted to {precision}: {cause}") from None
+def _batches(pictures: Pixels) -> Callable[[], Iterator[list[np.ndarray]]]:
+    def batches() -> Iterator[list[np.ndarray]]:
+        for picture in pictures:
+            yield [picture[np.newaxis].astype(np.float32)]
+
+    return batches
+
+
+def _partly_float(converter: Any, representative: Pixels | None, float_tensors: Sequence[str]) -> bytes:
+    from tensorflow.lite.python.util import modify_model_io_type
+
+    assert representative is not None
+    options = tf.lite.experimental.QuantizationDebugOptions(denylisted_nodes=list(float_tensors))
+    debugger = tf.lite.experimental.QuantizationDebugger(
+        converter=converter, debug_dataset=_batches(representative[:1]), debug_options=options
+    )
+    flatbuffer = debugger.get_nondebug_quantized_model()
+    return bytes(modify_model_io_type(flatbuffer, tf.uint8, tf.uint8))
+
+
+def _cause(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    operators = sorted(set(re.findall(r"^\s*tf\.(\w+)\(", text, re.MULTILINE)))
+    if operators or "neither a custom op nor a flex op" in text:
+        named = ", ".join(operators) or ", ".join(sorted(set(re.findall(r"'tf\.(\w+)' op", text))))
+        return (
+            f"TFLite's built-in operators cannot express {named or 'one of its layers'}; replace that layer"
+            " by standard ones (convolution, dense, pooling, ReLU, addition)"
+        )
+    return " ".join(text.splitlines()[0].split())[:300]
 
 
 def tensors(flatbuffer: bytes) -> tuple[Tensor, Tensor]:
