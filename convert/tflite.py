@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,6 +75,47 @@ def convert(
     Raises:
         InputError: unknown precision, no representative pictures, or the converter refuses the model.
     """
+    with exported(model) as graph:
+        return convert_graph(graph, precision, representative, float_tensors)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A model as a TensorFlow graph on disk, from which every precision is made; see `exported`."""
+
+    name: str
+    folder: Path
+
+
+@contextlib.contextmanager
+def exported(model: keras.Model) -> Iterator[Graph]:
+    """Write the model's graph for one picture to a temporary folder, once for all precisions.
+
+    The converter would do so for each precision anew, which for ResNet-101 takes most of the time and memory.
+    """
+    height, width = model.inputs[0].shape[1:3]
+    signature = [tf.TensorSpec((1, height, width, 3), tf.float32, name="photograph")]
+    module = tf.Module()
+    module.kept = [variable.value for variable in model.variables]
+
+    @tf.function(input_signature=signature)
+    def serve(photograph: Any) -> dict[str, Any]:
+        return {"probabilities": model(photograph, training=False)}
+
+    module.serve = serve
+    with tempfile.TemporaryDirectory(prefix="mango-convert-") as folder:
+        with quiet():
+            tf.saved_model.save(module, folder, signatures={"serving_default": serve})
+        yield Graph(model.name, Path(folder))
+
+
+def convert_graph(
+    graph: Graph,
+    precision: str,
+    representative: Pixels | None = None,
+    float_tensors: Sequence[str] = (),
+) -> bytes:
+    """Convert an exported graph; see `convert`."""
     if precision not in PRECISIONS:
         raise InputError(f"precision {precision!r} is not known; choose {', '.join(PRECISIONS)}")
     if float_tensors and precision != "int8":
@@ -80,19 +124,19 @@ def convert(
         raise InputError(
             f"{precision} needs representative pictures to measure the activations' ranges on"
         )
-    converter = _converter(model, precision, representative)
     try:
         with quiet():
+            converter = _converter(graph, precision, representative)
             if float_tensors:
                 return _partly_float(converter, representative, float_tensors)
             return bytes(converter.convert())
     # The converter raises whatever the failing pass raises.
     except Exception as error:
-        raise InputError(f"{model.name} cannot be converted to {precision}: {_cause(error)}") from None
+        raise InputError(f"{graph.name} cannot be converted to {precision}: {_cause(error)}") from None
 
 
-def _converter(model: keras.Model, precision: str, representative: Pixels | None) -> Any:
-    converter = tf.lite.TFLiteConverter.from_keras_model(model)
+def _converter(graph: Graph, precision: str, representative: Pixels | None) -> Any:
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(graph.folder))
     if precision != "float32":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if precision == "float16":
