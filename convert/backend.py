@@ -17,6 +17,9 @@ try:
     with without_chatter():
         import keras
         import tensorflow as tf
+
+        # Looks for accelerators, and says on standard error what it did not find: once, in here.
+        tf.config.list_physical_devices()
 except ModuleNotFoundError as error:
     raise InputError(
         f"the module {error.name} is not installed; this command runs on a workstation: pip install"

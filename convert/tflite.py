@@ -29,15 +29,21 @@ CALIBRATED = ("int8", "int16x8")
 
 
 def representative_photographs(
-    dataset: Dataset, split: Split, per_class: int = PER_CLASS, seed: int = CALIBRATION_SEED
+    dataset: Dataset,
+    split: Split,
+    per_class: int = PER_CLASS,
+    seed: int = CALIBRATION_SEED,
+    part: str = "training",
 ) -> tuple[Photograph, ...]:
     """Draw the representative data set: `per_class` photographs of each class, of the training part alone.
 
+    Another `part` is for checks that need no more than some photographs of each class.
+
     Raises:
-        InputError: a class has no training photograph.
+        InputError: a class has no photograph in that part.
     """
     generator = np.random.default_rng(seed)
-    training = part_of(split, dataset, "training")
+    training = part_of(split, dataset, part)
     chosen: list[Photograph] = []
     for label in dataset.labels:
         members = sorted(
@@ -45,7 +51,7 @@ def representative_photographs(
         )
         if not members:
             raise InputError(
-                f"class {label} has no training photograph in split {split.name} to calibrate with"
+                f"class {label} has no {part} photograph in split {split.name} to calibrate with"
             )
         positions = generator.permutation(len(members))[:per_class]
         chosen += [members[position] for position in positions]
