@@ -226,9 +226,7 @@ def settle(model: keras.Model, pictures: Pixels, spread: float = 3.0) -> None:
         pictures: uint8 (n, height, width, 3), at least 2.
     """
     values = pictures.astype(np.float32)
-    normalisations = [
-        layer for layer in _leaves(model) if isinstance(layer, keras.layers.BatchNormalization)
-    ]
+    normalisations = [layer for layer in _leaves(model) if isinstance(layer, keras.layers.BatchNormalization)]
     momenta = [layer.momentum for layer in normalisations]
     for layer in normalisations:
         layer.momentum = 0.0

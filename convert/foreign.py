@@ -141,7 +141,9 @@ def adopt(path: Path, labels: Sequence[str], convention: str) -> keras.Model:
     where = str(path)
     model = load_saved_model(path) if path.is_dir() else load_keras(path)
     if not getattr(model, "built", False) or not getattr(model, "inputs", None):
-        raise InputError(f"{where}: has no fixed input; build it with keras.Input((height, width, 3)) and save it")
+        raise InputError(
+            f"{where}: has no fixed input; build it with keras.Input((height, width, 3)) and save it"
+        )
     if len(model.inputs) != 1 or len(model.outputs) != 1:
         raise InputError(_several(where, len(model.inputs), len(model.outputs)))
     _check_input(where, model.inputs[0].shape)

@@ -107,9 +107,7 @@ def compare(
         before = [ratios[int(index)] for index in operator["inputs"] if int(index) in ratios]
         own = ratios[int(detail["index"])]
         lost = max(0.0, min(before) - own) if before and math.isfinite(own) else 0.0
-        found.append(
-            Noise(detail["name"], operator["op_name"], place, own, lost, float(largest[position]))
-        )
+        found.append(Noise(detail["name"], operator["op_name"], place, own, lost, float(largest[position])))
     return tuple(sorted(found, key=lambda entry: (entry.ratio, entry.place)))
 
 

@@ -26,7 +26,9 @@ class Table:
 
     def markdown(self) -> str:
         """A Markdown table; numbers to the right."""
-        numbers = [any(isinstance(row[i], int | float) for row in self.rows) for i in range(len(self.columns))]
+        numbers = [
+            any(isinstance(row[i], int | float) for row in self.rows) for i in range(len(self.columns))
+        ]
         lines = [
             "| " + " | ".join(self.columns) + " |",
             "|" + "|".join("---:" if number else "---" for number in numbers) + "|",
@@ -129,7 +131,9 @@ def table(paths: Sequence[Path], costs: Mapping[str, Mapping[str, Any]] | None =
                 value["bytes"],
                 value["parameters"],
                 round(value["macs"] / 1e6, 1),
-                None if value["split"] is None else f"{value['split']} (seed {value['seed']}), {value['part']}",
+                None
+                if value["split"] is None
+                else f"{value['split']} (seed {value['seed']}), {value['part']}",
                 value["images"],
                 value["accuracy"],
                 value["macro_f1"],

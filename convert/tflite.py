@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -127,9 +128,7 @@ def convert_graph(
     if float_tensors and precision != "int8":
         raise InputError(f"selective float layers belong to int8, not to {precision}")
     if precision in CALIBRATED and (representative is None or not len(representative)):
-        raise InputError(
-            f"{precision} needs representative pictures to measure the activations' ranges on"
-        )
+        raise InputError(f"{precision} needs representative pictures to measure the activations' ranges on")
     try:
         with quiet():
             converter = _converter(graph, precision, representative)
@@ -198,6 +197,33 @@ def tensors(flatbuffer: bytes) -> tuple[Tensor, Tensor]:
     """Input and output of a flatbuffer, as a contract promises them."""
     interpreter, _ = open_interpreter(flatbuffer)
     return tensor_of(interpreter.get_input_details()), tensor_of(interpreter.get_output_details())
+
+
+def count_macs(flatbuffer: bytes) -> int:
+    """Multiply-accumulates of one inference, counted from a flatbuffer's operators and shapes.
+
+    Convolutions (plain, depthwise, transposed), dense layers and matrix products count, as
+    `convert.architecture.multiply_accumulates` counts a Keras model's layers; this one also counts models
+    whose layers Keras does not show.
+    """
+    interpreter, _ = open_interpreter(flatbuffer, xnnpack=False)
+    shapes = {
+        detail["index"]: [int(size) for size in detail["shape"]]
+        for detail in interpreter.get_tensor_details()
+    }
+    total = 0
+    for operator in interpreter._get_ops_details():
+        name = operator["op_name"]
+        inputs, outputs = [[shapes.get(int(i), []) for i in operator[side]] for side in ("inputs", "outputs")]
+        if name == "CONV_2D":
+            total += math.prod(outputs[0]) * math.prod(inputs[1][1:])
+        elif name == "DEPTHWISE_CONV_2D":
+            total += math.prod(outputs[0]) * math.prod(inputs[1][1:3])
+        elif name == "TRANSPOSE_CONV":
+            total += math.prod(inputs[2]) * math.prod(inputs[1][:3])
+        elif name in ("FULLY_CONNECTED", "BATCH_MATMUL"):
+            total += math.prod(outputs[0]) * inputs[0][-1]
+    return total
 
 
 def package_versions(names: Sequence[str] = ("tensorflow", "keras", "numpy", "pillow")) -> dict[str, str]:

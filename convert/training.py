@@ -165,7 +165,8 @@ def train(
         "schedule": {
             key: value
             for key, value in asdict(schedule).items()
-            if key in ("batch", "learning_rate", "seed") or (key != "epochs" and value != getattr(default, key))
+            if key in ("batch", "learning_rate", "seed")
+            or (key != "epochs" and value != getattr(default, key))
         },
         "versions": {"tensorflow": tf.__version__, "keras": keras.__version__},
     }
@@ -233,6 +234,30 @@ def train(
     best = _best(history)
     model = _load(folder / _checkpoint(best.epoch))
     return Trained(model, tuple(history), best, weights_digest(model))
+
+
+def choose_schedule(
+    weights: Origin,
+    epochs: int = 50,
+    batch: int = 32,
+    learning_rate: float = 1e-3,
+    seed: int = 7,
+    layers: str | None = None,
+    head_epochs: int = 0,
+    fine_tuning_rate: float = 1e-5,
+) -> Schedule:
+    """A schedule for weights from `weights`; without a choice of layers, loaded weights stay as they are.
+
+    With head epochs all layers follow after them. That is what is meant by giving them.
+
+    Raises:
+        InputError: the options contradict each other.
+    """
+    if layers is None:
+        layers = "all" if weights.source == NONE or head_epochs else "head"
+    schedule = Schedule(epochs, batch, learning_rate, seed, layers, head_epochs, fine_tuning_rate)
+    _check(schedule, weights)
+    return schedule
 
 
 def _check(schedule: Schedule, weights: Origin) -> None:

@@ -98,7 +98,9 @@ def _load_application(model: keras.Model, name: str, source: str) -> None:
     # Only VGG-16's own dense layers are taken over from the published top.
     top = bool(dense) or (source != IMAGENET and _has_top(Path(source)))
     if dense and source != IMAGENET and not _has_top(Path(source)):
-        raise InputError(f"{source}: has no dense layers for the head of {model.name}; give the file with top")
+        raise InputError(
+            f"{source}: has no dense layers for the head of {model.name}; give the file with top"
+        )
     if dense and tuple(inner.input.shape[1:3]) != (224, 224):
         raise InputError(f"{model.name}: ImageNet's dense layers need 224x224 pixels; choose another head")
     arguments = {"classes": 1000} if top else {"input_shape": tuple(inner.input.shape[1:])}
@@ -138,7 +140,10 @@ def _is_published(path: Path) -> bool:
 
 
 def _has_top(path: Path) -> bool:
-    names = [str(name, "utf-8") if isinstance(name, bytes) else str(name) for name in _attributes(path)["layer_names"]]
+    names = [
+        str(name, "utf-8") if isinstance(name, bytes) else str(name)
+        for name in _attributes(path)["layer_names"]
+    ]
     return any(name in ("predictions", "fc1000", "probs") for name in names)
 
 
