@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from convert.architecture import CONVENTION, multiply_accumulates, parameters
+from convert.architecture import multiply_accumulates, parameters
 from convert.backend import keras
 from convert.baseline import time_baseline
 from convert.cost import Spent, measured
@@ -221,15 +221,14 @@ def _write(
         with measured() as spent:
             original = convert_graph(graph, "float32")
         checked = None if dataset is None or split is None else _check(model, dataset, split, spec, say)
-        sizes = {}
-        if any(layer.name == CONVENTION for layer in model.layers) or training.split != "unknown":
-            sizes = {"parameters": parameters(model), "macs": multiply_accumulates(model)}
-        else:
-            sizes = {"parameters": int(model.count_params()), "macs": count_macs(original)}
+        foreign = training.split == "unknown"
+        # Keras does not show the layers inside a SavedModel; the flatbuffer shows every operator.
+        macs = count_macs(original) if foreign else multiply_accumulates(model)
         calibrations: dict[int, Pixels] = {}
 
         def calibration(count: int) -> Pixels:
-            assert dataset is not None and split is not None
+            assert dataset is not None
+            assert split is not None
             if count not in calibrations:
                 chosen = representative_photographs(dataset, split, count)
                 calibrations[count] = load_pictures(dataset, chosen, spec)[0]
@@ -244,7 +243,8 @@ def _write(
                 input=spec,
                 precision=precision,
                 architecture=model.name,
-                **sizes,
+                parameters=parameters(model),
+                macs=macs,
                 input_tensor=input_tensor,
                 output_tensor=output_tensor,
                 training=training,

@@ -105,11 +105,10 @@ def exported(model: keras.Model) -> Iterator[Graph]:
     module = tf.Module()
     module.kept = [variable.value for variable in model.variables]
 
-    @tf.function(input_signature=signature)
-    def serve(photograph: Any) -> dict[str, Any]:
+    def probabilities(photograph: Any) -> dict[str, Any]:
         return {"probabilities": model(photograph, training=False)}
 
-    module.serve = serve
+    module.serve = serve = tf.function(probabilities, input_signature=signature)
     with tempfile.TemporaryDirectory(prefix="mango-convert-") as folder:
         with quiet():
             tf.saved_model.save(module, folder, signatures={"serving_default": serve})

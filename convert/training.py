@@ -189,7 +189,8 @@ def train(
     if len(history) < schedule.epochs:
         pictures, labels = load_pictures(dataset, part_of(split, dataset, "training"), spec)
         seen, seen_labels = load_pictures(dataset, part_of(split, dataset, "validation"), spec)
-    network, values, seen_values = model, None, None
+    network = model
+    values: npt.NDArray[Any] | None = None
     for number in range(len(history) + 1, schedule.epochs + 1):
         head_alone = schedule.head_alone(number)
         if number == 1 or head_alone != schedule.head_alone(number - 1):
@@ -197,7 +198,8 @@ def train(
             model.compile(keras.optimizers.Adam(schedule.rate(number)), "sparse_categorical_crossentropy")
             values = None
         if values is None:
-            network, values, seen_values = model, pictures, seen
+            network, values = model, pictures
+            seen_values: npt.NDArray[Any] = seen
             if head_alone:
                 before, network = _parts(model)
                 values = _features(before, pictures, report, (number - 1) / schedule.epochs)

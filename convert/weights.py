@@ -150,7 +150,7 @@ def _has_top(path: Path) -> bool:
 def _attributes(path: Path) -> dict[str, list[object]]:
     try:
         with h5py.File(path, "r") as file:
-            source = file["model_weights"] if "model_weights" in file else file
+            source = file.get("model_weights", file)
             return {key: list(np.atleast_1d(source.attrs[key])) for key in source.attrs}
     except OSError as error:
         raise InputError(f"{path}: not an HDF5 file ({_line(error)}); download it again") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -77,7 +77,7 @@ def everything(
     for kind in KINDS:
         write_split(make_split(kind, dataset, seed), out / "splits" / f"{kind}-{seed}.json")
     gate = Gate(max_drop / 100, min_agreement / 100)
-    tasks = []
+    tasks: list[dict[str, Any]] = []
     for name in names:
         origin = choose(name, weights)
         schedule = choose_schedule(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -37,7 +37,7 @@ def models(
     from convert.summary import Table
     from edge.preprocessing import InputSpec
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, network in NETWORKS.items():
         for head in network.heads if every_head else network.heads[:1]:
             model = build(name, classes, InputSpec(height=size, width=size), head)

@@ -93,7 +93,8 @@ def tflite(
         from convert.model_file import write_model_files
         from convert.training import finished
 
-        assert dataset is not None and chosen is not None
+        assert dataset is not None
+        assert chosen is not None
         trained, schedule, spec = finished(source, dataset, chosen)
         paths = write_model_files(
             trained,
