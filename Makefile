@@ -4,6 +4,9 @@ DEVICE := build/venv-device
 DEV := build/venv
 OUT := build
 EPOCHS ?= 50
+MODELS ?= lcnn
+JOBS ?= 1
+CONVERT ?=
 DATA ?=
 
 .PHONY: help demo test lint convert train bench-corruptions lock clean
@@ -13,7 +16,8 @@ help:
 	@echo "make demo                  classify drawn sample leaves with the shipped model, time it, write a report"
 	@echo "make demo DATA=DIR         the same with your photographs (one folder a class), scored"
 	@echo "make test                  install everything and run linters, type checks and tests"
-	@echo "make convert DATA=DIR      train LCNN on both splits, convert, check, print the table [EPOCHS=50]"
+	@echo "make convert DATA=DIR      train on both splits, convert, check, print the table [MODELS=lcnn|all EPOCHS=50 JOBS=1"
+	@echo "                           CONVERT='--weights FILE --auto ...': options of mango-convert all]"
 	@echo "make bench-corruptions     corruption by corruption, beside the package's own speed"
 	@echo "make lock                  renew the lock files"
 
@@ -44,7 +48,7 @@ lint: $(DEV)/ready
 
 convert: $(DEV)/ready
 	@test -n "$(DATA)" || { echo "error: say where the photographs are: make convert DATA=DIR" >&2; exit 2; }
-	$(DEV)/bin/mango-convert all lcnn --data "$(DATA)" --out $(OUT)/convert --epochs $(EPOCHS)
+	$(DEV)/bin/mango-convert all $(MODELS) --data "$(DATA)" --out $(OUT)/convert --epochs $(EPOCHS) --jobs $(JOBS) $(CONVERT)
 
 lock:
 	$(PYTHON) -m venv build/venv-lock

@@ -75,8 +75,13 @@ def side_by_side(
                     f"{name}: its process was killed, most likely for want of memory; give fewer --jobs"
                 )
 
-    with ThreadPoolExecutor(max(1, jobs)) as threads:
-        yield from threads.map(one, tasks)
+    threads = ThreadPoolExecutor(max(1, jobs))
+    try:
+        for future in [threads.submit(one, task) for task in tasks]:
+            yield future.result()
+    finally:
+        # After an interruption the tasks that wait must not start.
+        threads.shutdown(cancel_futures=True)
 
 
 def write_untrained(

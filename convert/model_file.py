@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
@@ -378,12 +379,9 @@ def share_scores(paths: Sequence[Path]) -> None:
             for entry in sister.contract.scores
             if _own(sister.contract, entry) and entry not in own
         ]
-        write_model(
-            model.path,
-            model.flatbuffer,
-            dataclasses.replace(model.contract, scores=(*own, *others)),
-            dict(model.members),
-        )
+        if (*own, *others) != model.contract.scores:
+            contract = dataclasses.replace(model.contract, scores=(*own, *others))
+            write_model(model.path, model.flatbuffer, contract, dict(model.members))
 
 
 def _own(contract: Contract, entry: Score) -> bool:
@@ -400,8 +398,11 @@ def make_trained(
     precisions: Sequence[str],
     per_class: int,
     auto: Gate | None,
+    bar: bool,
 ) -> tuple[dict[str, Path], dict[str, dict[str, Any]]]:
     """Train a network on one split and write its model files: one task of `mango-convert all`.
+
+    With `bar` a progress bar is drawn; else each epoch prints a line, as several tasks do side by side.
 
     Returns:
         precision -> path, and file name -> {"seconds", "peak_bytes"} of the conversions that were made.
@@ -413,17 +414,16 @@ def make_trained(
     split = make_split(kind, dataset, schedule.seed)
     folder = out / "train" / f"{name}-{kind}"
     complain(f"training {name} on split {kind}, {schedule.epochs} epochs")
-    with progress(f"training {name} on {kind}", 1.0) as step:
-        trained = train(
-            name,
-            dataset,
-            split,
-            folder,
-            spec,
-            schedule,
-            report=lambda text, done: step(completed=done, description=text),
-            weights=weights,
-        )
+    with contextlib.ExitStack() as stack:
+        step = stack.enter_context(progress(f"training {name} on {kind}", 1.0)) if bar else None
+
+        def report(text: str, done: float) -> None:
+            if step is not None:
+                step(completed=done, description=text)
+            elif "validation" in text:
+                complain(f"{name} on {kind}: {text}")
+
+        trained = train(name, dataset, split, folder, spec, schedule, report, weights)
     costs: dict[str, dict[str, Any]] = {}
 
     def spend(file: str, spent: Spent) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import h5py  # type: ignore[import-untyped]
 import numpy as np
@@ -84,6 +85,16 @@ def load(model: keras.Model, name: str, origin: Origin) -> None:
             raise InputError(f"{origin.source}: not the weights of {model.name} ({_line(error)})") from None
 
 
+def fetch(name: str, origin: Origin) -> None:
+    """Download ImageNet's weights where they are meant and not at hand, before other work is begun.
+
+    Raises:
+        InputError: they cannot be had; the message says where to put them.
+    """
+    if origin.source == IMAGENET:
+        _published(name, IMAGENET, False, {})
+
+
 def cached(url: str) -> Path:
     """Where Keras looks for a file of `keras.applications` before it downloads it."""
     home = os.environ.get("KERAS_HOME") or Path.home() / ".keras"
@@ -103,11 +114,20 @@ def _load_application(model: keras.Model, name: str, source: str) -> None:
         )
     if dense and tuple(inner.input.shape[1:3]) != (224, 224):
         raise InputError(f"{model.name}: ImageNet's dense layers need 224x224 pixels; choose another head")
-    arguments = {"classes": 1000} if top else {"input_shape": tuple(inner.input.shape[1:])}
+    arguments = {} if top else {"input_shape": tuple(inner.input.shape[1:])}
+    published = _published(name, source, top, arguments)
+    theirs = [layer for layer in published.layers if layer.weights]
+    ours = [layer for layer in inner.layers if layer.weights] + dense
+    # Layers stand in the same order in both; their names need not be the same (Keras numbers some).
+    for target, given in zip(ours, theirs, strict=False):
+        target.set_weights(given.get_weights())
+
+
+def _published(name: str, source: str, top: bool, arguments: dict[str, Any]) -> keras.Model:
     try:
         with quiet():
-            published = application(name)(include_top=top, weights=source, **arguments)
-    except Exception as error:
+            return application(name)(include_top=top, weights=source, **arguments)
+    except Exception as error:  # a failed download is a bare Exception; a wrong file fails in many ways
         url = re.search(r"https?://\S+?\.h5", str(error))
         if url is not None:
             where = cached(url.group())
@@ -116,11 +136,6 @@ def _load_application(model: keras.Model, name: str, source: str) -> None:
                 f" and put it at {where}, or give it with --weights FILE"
             ) from None
         raise InputError(f"{source}: not the weights of {name} ({_line(error)})") from None
-    theirs = [layer for layer in published.layers if layer.weights]
-    ours = [layer for layer in inner.layers if layer.weights] + dense
-    # Layers stand in the same order in both; their names need not be the same (Keras numbers some).
-    for target, given in zip(ours, theirs, strict=False):
-        target.set_weights(given.get_weights())
 
 
 def _copy(given: keras.Model, model: keras.Model, where: str) -> None:

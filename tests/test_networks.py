@@ -34,7 +34,7 @@ from convert.backend import keras
 from convert.sensitivity import compare
 from convert.tflite import convert_graph, count_macs, exported, tensors
 from convert.training import predict
-from convert.weights import Origin, choose, load
+from convert.weights import Origin, choose, fetch, load
 
 SIZES = {"lcnn": 224, "resnet50": 64, "resnet101": 64, "vgg16": 64, "xception": 71}
 """Pixels a side: the big networks at a reduced size, their layers all the same."""
@@ -139,11 +139,10 @@ def test_the_input_layer_loses_nothing_in_int8_but_its_own_rounding() -> None:
     assert entrance.largest <= 0.5 * (151.061 + 123.68) / 255 + 1e-3
 
 
-def published_file(path: Path, top: bool) -> keras.Model:
+def published_file(path: Path) -> keras.Model:
     """A weights file as Keras publishes them for VGG-16 (legacy HDF5, named layers), with random weights."""
     keras.utils.set_random_seed(11)
-    arguments = {"classes": 10, "input_shape": (32, 32, 3)} if top else {"input_shape": (32, 32, 3)}
-    model = keras.applications.VGG16(include_top=top, weights=None, **arguments)
+    model = keras.applications.VGG16(include_top=False, weights=None, input_shape=(32, 32, 3))
     with h5py.File(path, "w") as file:
         file.attrs["layer_names"] = [layer.name.encode() for layer in model.layers]
         file.attrs["backend"] = b"tensorflow"
@@ -159,7 +158,7 @@ def published_file(path: Path, top: bool) -> keras.Model:
 
 def test_a_published_weights_file_fills_the_body_and_leaves_the_head(tmp_path: Path) -> None:
     path = tmp_path / "vgg16_notop.h5"
-    published = published_file(path, top=False)
+    published = published_file(path)
     keras.utils.set_random_seed(3)
     model = build("vgg16", 8, InputSpec(height=71, width=71))
     fresh = model.layers[-1].get_weights()[0]
@@ -182,11 +181,8 @@ def test_a_missing_download_says_where_to_put_the_file(
 
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     monkeypatch.setattr(keras.applications, "VGG16", refused)
-    model = keras.Sequential(
-        [keras.Input((32, 32, 3)), keras.Sequential([keras.Input((32, 32, 3)), keras.layers.Flatten()])]
-    )
     with pytest.raises(InputError) as caught:
-        load(model, "vgg16", Origin("imagenet"))
+        fetch("vgg16", Origin("imagenet"))
     assert str(tmp_path / "models" / "vgg16_weights_tf_dim_ordering_tf_kernels_notop.h5") in str(caught.value)
     assert "--weights FILE" in str(caught.value)
 

@@ -71,9 +71,7 @@ def fragile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_int8_follows_the_arithmetic_by_hand(every_value: Pixels) -> None:
     flatbuffer = convert(tiny(GAINS), "int8", every_value)
     model = _open(flatbuffer)
-    convolution = next(
-        operator for operator in model._get_ops_details() if operator["op_name"] == "CONV_2D"
-    )
+    convolution = next(operator for operator in model._get_ops_details() if operator["op_name"] == "CONV_2D")
     details = {detail["index"]: detail for detail in model.get_tensor_details()}
     taken, kernel, _ = (details[int(i)] for i in convolution["inputs"])
     given = details[int(convolution["outputs"][0])]
@@ -123,7 +121,7 @@ def test_the_noisiest_layers_come_first(every_value: Pixels) -> None:
     (worst,) = noisiest(noises, 0.01)
     assert "classes" in worst or "gains" in worst
     assert len(noisiest(noises, 1.0)) == 2
-    with pytest.raises(InputError, match="no tensor in common|two precisions of one network"):
+    with pytest.raises(InputError, match="two precisions of one network"):
         compare(convert(model, "int8", every_value), convert(tiny(GAINS, 16), "float32"), every_value)
 
 
@@ -190,17 +188,19 @@ def test_files_are_made_anew_when_what_they_came_from_changed(
 
     def make(per_class: int) -> Path:
         said.clear()
-        return write_foreign_files(
-            model, LABELS, ["int8"], tmp_path, drawn, split, per_class, said.append
-        )["int8"]
+        return write_foreign_files(model, LABELS, ["int8"], tmp_path, drawn, split, per_class, said.append)[
+            "int8"
+        ]
 
     first = make(1).read_bytes()
     assert make(1).read_bytes() == first
     assert said == ["fragile-int8.tflite is up to date"]
     assert make(2).read_bytes() != first
+    # A file that was cut is made again, not taken for what it was.
     path = make(2)
-    path.write_bytes(path.read_bytes()[:-100])
-    assert "fragile-int8.tflite is up to date" not in said or make(2)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    assert make(2).read_bytes() == whole
     assert read_contract(make(2)).calibration == {"images": 16, "per_class": 2, "seed": 7, "part": "training"}
 
 
@@ -249,9 +249,14 @@ def bad_models(folder: Path) -> dict[str, tuple[Path, str]]:
         "dynamic": (keras.Model(free, eight(pooled(free))), "input size is not fixed"),
         "nine": (keras.Model(fixed, layers.Dense(9, activation="softmax")(pooled(fixed))), "8 labels"),
         "logits": (tiny(GAINS, 16, softmax=False), "not probabilities"),
-        "two": (keras.Model(fixed, [eight(pooled(fixed)), layers.Flatten()(fixed)]), "1 inputs and 2 outputs"),
+        "two": (
+            keras.Model(fixed, [eight(pooled(fixed)), layers.Flatten()(fixed)]),
+            "1 inputs and 2 outputs",
+        ),
         "lambda": (
-            keras.Sequential([keras.Input((16, 16, 3)), layers.Lambda(lambda x: x[:, 0, 0, :]), layers.Dense(8)]),
+            keras.Sequential(
+                [keras.Input((16, 16, 3)), layers.Lambda(lambda x: x[:, 0, 0, :]), layers.Dense(8)]
+            ),
             "carries Python code",
         ),
         "grey": (
@@ -259,9 +264,7 @@ def bad_models(folder: Path) -> dict[str, tuple[Path, str]]:
             "only networks for colour pictures",
         ),
     }
-    found = {
-        name: (saved(model, folder / f"{name}.keras"), words) for name, (model, words) in cases.items()
-    }
+    found = {name: (saved(model, folder / f"{name}.keras"), words) for name, (model, words) in cases.items()}
     (folder / "text.keras").write_text("no zip")
     (folder / "old.h5").write_bytes(b"\x89HDF")
     (folder / "empty").mkdir()

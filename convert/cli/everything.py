@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,7 +72,7 @@ def everything(
     from convert.model_file import make_trained, share_scores
     from convert.summary import choose_models
     from convert.training import choose_schedule
-    from convert.weights import choose
+    from convert.weights import choose, fetch
 
     names = choose_models(models)
     for kind in KINDS:
@@ -80,6 +81,7 @@ def everything(
     tasks: list[dict[str, Any]] = []
     for name in names:
         origin = choose(name, weights)
+        fetch(name, origin)
         schedule = choose_schedule(
             origin, epochs, batch, learning_rate, seed, layers, head_epochs, fine_tuning_rate
         )
@@ -94,6 +96,7 @@ def everything(
                 "precisions": wanted,
                 "per_class": per_class,
                 "auto": gate if auto else None,
+                "bar": jobs == 1 and sys.stderr.isatty(),
             }
             for kind in KINDS
         ]
