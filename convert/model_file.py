@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,9 @@ from edge.errors import InputError
 from edge.files import sha256
 from edge.preprocessing import InputSpec, Pixels
 
+UNKNOWN = "unknown"
+"""Stands for the split in the contract of a model that was trained elsewhere."""
+
 AUTO = "auto"
 """Stands in a file's name for the first variant that passes the gate where plain int8 fails."""
 
@@ -56,11 +59,64 @@ FLOAT_SHARES = (0.1, 0.3)
 
 
 @dataclass(frozen=True)
-class Checked:
-    """Photographs that files are calibrated and scored on, with what Keras says of them.
+class Source:
+    """What model files are made from.
 
     Attributes:
-        pictures: test part, uint8 (n, height, width, 3); truth, keras_output: labels and probabilities of them.
+        model, labels, spec: the network, its classes in the order of the output, its input.
+        training: where the weights come from; its split is `UNKNOWN` for a model of the user's.
+        dataset, split: photographs to calibrate and score on; None where there are none.
+        per_class: calibration photographs of each class.
+    """
+
+    model: keras.Model
+    labels: tuple[str, ...]
+    spec: InputSpec
+    training: Training
+    dataset: Dataset | None
+    split: Split | None
+    per_class: int
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the model was made elsewhere."""
+        return self.training.split == UNKNOWN
+
+    @property
+    def stem(self) -> str:
+        """What the names of its files begin with."""
+        return str(self.model.name) if self.foreign else f"{self.model.name}-{self.training.split}"
+
+    def recipe(self, precision: str, auto: Gate | None) -> str:
+        """Digest of all that decides on a file's bytes: a file with the same one is up to date."""
+        values = {
+            "recipe": RECIPE,
+            "training": dataclasses.asdict(self.training),
+            "labels": self.labels,
+            "input": dataclasses.asdict(self.spec),
+            "data": self.dataset and self.dataset.digest,
+            "split": self.split and self.split.digest,
+            "precision": precision,
+            "calibration": [self.per_class, CALIBRATION_SEED] if precision in (*CALIBRATED, AUTO) else None,
+            "auto": dataclasses.asdict(auto) if auto is not None and precision == AUTO else None,
+            "versions": package_versions(),
+        }
+        return sha256(json.dumps(values, sort_keys=True).encode())
+
+    def representative(self, per_class: int) -> Pixels:
+        """Calibration pictures, uint8 (n, height, width, 3)."""
+        assert self.dataset is not None
+        assert self.split is not None
+        chosen = representative_photographs(self.dataset, self.split, per_class)
+        return load_pictures(self.dataset, chosen, self.spec)[0]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What Keras says of the test part, for files to be compared with.
+
+    Attributes:
+        pictures: uint8 (n, height, width, 3); truth: int64 (n,); output: probabilities (n, classes).
         baseline: see `convert.baseline`.
     """
 
@@ -68,7 +124,7 @@ class Checked:
     split: Split
     pictures: Pixels
     truth: npt.NDArray[np.int64]
-    keras_output: npt.NDArray[np.float32]
+    output: npt.NDArray[np.float32]
     baseline: Any
 
 
@@ -111,10 +167,8 @@ def write_model_files(
         best_epoch=trained.best.epoch,
         weights_digest=trained.weights_digest,
     )
-    return _write(
-        trained.model, training, dataset.labels, dataset, split, spec, precisions, folder, per_class, report,
-        auto, spend,
-    )  # fmt: skip
+    source = Source(trained.model, dataset.labels, spec, training, dataset, split, per_class)
+    return _write(source, precisions, folder, report, auto, spend)
 
 
 def write_foreign_files(
@@ -153,196 +207,165 @@ def write_foreign_files(
     else:
         dataset = dataclasses.replace(dataset, labels=tuple(labels))
     height, width = model.inputs[0].shape[1:3]
-    training = Training("", 0, "unknown", "", 0, 0, 0, weights_digest(model))
+    training = Training("", 0, UNKNOWN, "", 0, 0, 0, weights_digest(model))
     spec = InputSpec(height=height, width=width)
-    return _write(
-        model,
-        training,
-        tuple(labels),
-        dataset,
-        split,
-        spec,
-        precisions,
-        folder,
-        per_class,
-        report,
-        auto,
-        spend,
-    )
+    source = Source(model, tuple(labels), spec, training, dataset, split, per_class)
+    return _write(source, precisions, folder, report, auto, spend)
 
 
 def _write(
-    model: keras.Model,
-    training: Training,
-    labels: tuple[str, ...],
-    dataset: Dataset | None,
-    split: Split | None,
-    spec: InputSpec,
+    source: Source,
     precisions: Sequence[str],
     folder: Path,
-    per_class: int,
     report: Callable[[str], None] | None,
     auto: Gate | None,
     spend: Callable[[str, Spent], None] | None,
 ) -> dict[str, Path]:
     say = report or (lambda text: None)
-    split_name = split.name if split is not None and training.split != "unknown" else None
-    stem = model.name if split_name is None else f"{model.name}-{split_name}"
-
-    def recipe(precision: str) -> str:
-        values = {
-            "recipe": RECIPE,
-            "training": dataclasses.asdict(training),
-            "labels": labels,
-            "input": dataclasses.asdict(spec),
-            "data": dataset and dataset.digest,
-            "split": split and split.digest,
-            "precision": precision,
-            "calibration": [per_class, CALIBRATION_SEED] if precision in (*CALIBRATED, AUTO) else None,
-            "auto": dataclasses.asdict(auto) if auto is not None and precision == AUTO else None,
-            "versions": package_versions(),
-        }
-        return sha256(json.dumps(values, sort_keys=True).encode())
-
-    paths = {precision: folder / f"{stem}-{precision}.tflite" for precision in precisions}
-    stale = [precision for precision in precisions if not _up_to_date(paths[precision], recipe(precision))]
-    for precision in precisions:
-        if precision not in stale:
-            say(f"{paths[precision].name} is up to date")
-    kept = folder / f"{stem}-{AUTO}.tflite"
-    if not stale and (auto is None or not _fails(paths.get("int8"), auto)):
-        return paths
-    if not stale and _up_to_date(kept, recipe(AUTO)):
-        say(f"{kept.name} is up to date")
-        return {**paths, AUTO: kept}
-
-    say(f"exporting {model.name}")
-    with exported(model) as graph:
-        # Whether the operators can be expressed at all is known here, before photographs are read.
-        with measured() as spent:
-            original = convert_graph(graph, "float32")
-        checked = None if dataset is None or split is None else _check(model, dataset, split, spec, say)
-        foreign = training.split == "unknown"
-        # Keras does not show the layers inside a SavedModel; the flatbuffer shows every operator.
-        macs = count_macs(original) if foreign else multiply_accumulates(model)
-        calibrations: dict[int, Pixels] = {}
-
-        def calibration(count: int) -> Pixels:
-            assert dataset is not None
-            assert split is not None
-            if count not in calibrations:
-                chosen = representative_photographs(dataset, split, count)
-                calibrations[count] = load_pictures(dataset, chosen, spec)[0]
-            return calibrations[count]
-
-        def finish(
-            path: Path, flatbuffer: bytes, precision: str, made_from: str, count: int, extra: dict[str, Any]
-        ) -> Contract:
-            input_tensor, output_tensor = tensors(flatbuffer)
-            contract = Contract(
-                labels=labels,
-                input=spec,
-                precision=precision,
-                architecture=model.name,
-                parameters=parameters(model),
-                macs=macs,
-                input_tensor=input_tensor,
-                output_tensor=output_tensor,
-                training=training,
-                calibration={
-                    "images": len(calibration(count)),
-                    "per_class": count,
-                    "seed": CALIBRATION_SEED,
-                    "part": "training",
-                }
-                if precision in CALIBRATED
-                else None,
-                versions=package_versions(),
-                extra={"made_from": made_from, **extra},
-            )
-            if checked is not None:
-                say(f"checking {path.name} against Keras on {len(checked.pictures)} test photographs")
-                # The classifier opens files; this one gets its final name only with its score in it.
-                trial = path.with_name(f".{path.name}.unchecked")
-                try:
-                    contract = write_model(trial, flatbuffer, contract)
-                    output = run_model(Classifier.open(trial), checked.pictures)
-                finally:
-                    trial.unlink(missing_ok=True)
-                found = score(
-                    checked.keras_output, output, checked.truth, checked.dataset, checked.split, "test",
-                    training.weights_digest, checked.baseline,
-                )  # fmt: skip
-                contract = dataclasses.replace(contract, scores=(found,))
-            return contract
-
-        for precision in stale:
-            say(f"converting {model.name} to {precision}")
-            pictures = calibration(per_class) if precision in CALIBRATED else None
-            if precision == "float32":
-                flatbuffer = original
-            else:
-                with measured() as spent:
-                    flatbuffer = convert_graph(graph, precision, pictures)
-            path = paths[precision]
-            contract = finish(path, flatbuffer, precision, recipe(precision), per_class, {})
-            write_model(path, flatbuffer, contract)
-            if spend is not None:
-                spend(path.name, spent)
+    paths = {precision: folder / f"{source.stem}-{precision}.tflite" for precision in precisions}
+    stale = [name for name in precisions if not _up_to_date(paths[name], source.recipe(name, auto))]
+    for name in precisions:
+        if name not in stale:
+            say(f"{paths[name].name} is up to date")
+    chosen = folder / f"{source.stem}-{AUTO}.tflite"
+    if not stale:
         if auto is None or not _fails(paths.get("int8"), auto):
             return paths
-        tried = [_figures("int8", read_model(paths["int8"]).contract)]
-        for variant, precision, count, flatbuffer in _variants(
-            graph, original, paths["int8"], calibration, per_class, checked
-        ):
-            say(f"trying {variant}")
-            extra = {"quantisation": {"variant": variant, "tried": tried}}
-            contract = finish(kept, flatbuffer, precision, recipe(AUTO), count, extra)
-            tried = [*tried, _figures(variant, contract)]
-            if not faults(contract.scores[0], auto):
-                write_model(kept, flatbuffer, contract)
-                say(f"{kept.name}: {variant} passes")
-                return {**paths, AUTO: kept}
-        figures = "; ".join(
-            f"{one['variant']}: macro-F1 {one['macro_f1']:.4f}, agreement {one['agreement']:.4f}"
-            for one in tried
-        )
-        say(f"{stem}: no variant passes the gate ({figures})")
+        if _up_to_date(chosen, source.recipe(AUTO, auto)):
+            say(f"{chosen.name} is up to date")
+            return {**paths, AUTO: chosen}
+    say(f"exporting {source.model.name}")
+    with exported(source.model) as graph:
+        # Whether the operators can be expressed at all is known here, before photographs are read.
+        with measured() as first:
+            original = convert_graph(graph, "float32")
+        macs = count_macs(original) if source.foreign else multiply_accumulates(source.model)
+        reference = _refer(source, say)
+        for name in stale:
+            say(f"converting {source.model.name} to {name}")
+            pictures = source.representative(source.per_class) if name in CALIBRATED else None
+            with measured() as spent:
+                flatbuffer = original if name == "float32" else convert_graph(graph, name, pictures)
+            contract = _contract(source, flatbuffer, name, macs, source.per_class)
+            contract = _scored(contract, flatbuffer, paths[name], reference, say)
+            extra: dict[str, Any] = {"made_from": source.recipe(name, auto)}
+            write_model(paths[name], flatbuffer, dataclasses.replace(contract, extra=extra))
+            if spend is not None:
+                spend(paths[name].name, first if name == "float32" else spent)
+        if auto is not None and reference is not None and _fails(paths.get("int8"), auto):
+            tried = [_figures("int8", read_model(paths["int8"]).contract)]
+            plain = read_model(paths["int8"]).flatbuffer
+            for variant, precision, count, flatbuffer in _variants(source, graph, original, plain):
+                say(f"trying {variant}")
+                contract = _contract(source, flatbuffer, precision, macs, count)
+                contract = _scored(contract, flatbuffer, chosen, reference, say)
+                if not faults(contract.scores[0], auto):
+                    extra = {
+                        "made_from": source.recipe(AUTO, auto),
+                        "quantisation": {"variant": variant, "tried": tried},
+                    }
+                    write_model(chosen, flatbuffer, dataclasses.replace(contract, extra=extra))
+                    say(f"{chosen.name}: {variant} passes")
+                    return {**paths, AUTO: chosen}
+                tried.append(_figures(variant, contract))
+            figures = "; ".join(
+                f"{one['variant']}: macro-F1 {one['macro_f1']:.4f}, agreement {one['agreement']:.4f}"
+                for one in tried
+            )
+            say(f"{source.stem}: no variant passes the gate ({figures})")
     return paths
 
 
-def _variants(
-    graph: Graph,
-    original: bytes,
-    plain: Path,
-    calibration: Callable[[int], Pixels],
-    per_class: int,
-    checked: Checked | None,
-) -> Any:
-    """What is tried where plain int8 fails, cheapest for the device first: (name, precision, pictures, bytes)."""
-    assert checked is not None
-    more = MORE_CALIBRATION * per_class
-    if len(calibration(more)) > len(calibration(per_class)):
-        flatbuffer = convert_graph(graph, "int8", calibration(more))
-        yield f"int8 calibrated on {len(calibration(more))} pictures", "int8", more, flatbuffer
-    yield "int16x8", "int16x8", per_class, convert_graph(graph, "int16x8", calibration(per_class))
-    noises = compare(
-        read_model(plain).flatbuffer, original, calibration(per_class)[:: max(1, per_class // 2)]
+def _contract(source: Source, flatbuffer: bytes, precision: str, macs: int, per_class: int) -> Contract:
+    input_tensor, output_tensor = tensors(flatbuffer)
+    calibration = None
+    if precision in CALIBRATED:
+        assert source.dataset is not None
+        assert source.split is not None
+        drawn = representative_photographs(source.dataset, source.split, per_class)
+        calibration = {
+            "images": len(drawn),
+            "per_class": per_class,
+            "seed": CALIBRATION_SEED,
+            "part": "training",
+        }
+    return Contract(
+        labels=source.labels,
+        input=source.spec,
+        precision=precision,
+        architecture=source.model.name,
+        parameters=parameters(source.model),
+        macs=macs,
+        input_tensor=input_tensor,
+        output_tensor=output_tensor,
+        training=source.training,
+        calibration=calibration,
+        versions=package_versions(),
     )
+
+
+def _scored(
+    contract: Contract,
+    flatbuffer: bytes,
+    path: Path,
+    reference: Reference | None,
+    say: Callable[[str], None],
+) -> Contract:
+    """The contract with the file's score on the reference's photographs, where there are some."""
+    if reference is None:
+        return contract
+    say(f"checking {path.name} against Keras on {len(reference.pictures)} test photographs")
+    # A classifier opens files; this one gets its own name only when its score is in it.
+    trial = path.with_name(f".{path.name}.unchecked")
+    try:
+        contract = write_model(trial, flatbuffer, contract)
+        output = run_model(Classifier.open(trial), reference.pictures)
+    finally:
+        trial.unlink(missing_ok=True)
+    assert contract.training is not None
+    found = score(
+        reference.output,
+        output,
+        reference.truth,
+        reference.dataset,
+        reference.split,
+        "test",
+        contract.training.weights_digest,
+        reference.baseline,
+    )
+    return dataclasses.replace(contract, scores=(found,))
+
+
+def _variants(
+    source: Source, graph: Graph, original: bytes, plain: bytes
+) -> Iterator[tuple[str, str, int, bytes]]:
+    """What is tried where plain int8 fails, cheapest for the device first.
+
+    Yields:
+        Name of the variant, precision, calibration photographs of each class, flatbuffer.
+    """
+    count = source.per_class
+    pictures = source.representative(count)
+    more = source.representative(MORE_CALIBRATION * count)
+    if len(more) > len(pictures):
+        name = f"int8 calibrated on {len(more)} pictures"
+        yield name, "int8", MORE_CALIBRATION * count, convert_graph(graph, "int8", more)
+    yield "int16x8", "int16x8", count, convert_graph(graph, "int16x8", pictures)
+    noises = compare(plain, original, pictures[:: max(1, count // 2)])
     for share in FLOAT_SHARES:
         names = noisiest(noises, share)
-        flatbuffer = convert_graph(graph, "int8", calibration(per_class), names)
-        yield f"int8 with {len(names)} layers in float ({', '.join(names)})", "int8", per_class, flatbuffer
+        name = f"int8 with {len(names)} layers in float ({', '.join(names)})"
+        yield name, "int8", count, convert_graph(graph, "int8", pictures, names)
 
 
-def _check(
-    model: keras.Model, dataset: Dataset, split: Split, spec: InputSpec, say: Callable[[str], None]
-) -> Checked:
+def _refer(source: Source, say: Callable[[str], None]) -> Reference | None:
+    dataset, split = source.dataset, source.split
+    if dataset is None or split is None:
+        return None
     say("reading the test part")
-    pictures, truth = load_pictures(dataset, part_of(split, dataset, "test"), spec)
-    return Checked(
-        dataset, split, pictures, truth, predict(model, pictures, batch=8), time_baseline(dataset, split)
-    )
+    pictures, truth = load_pictures(dataset, part_of(split, dataset, "test"), source.spec)
+    output = predict(source.model, pictures, batch=8)
+    return Reference(dataset, split, pictures, truth, output, time_baseline(dataset, split))
 
 
 def _up_to_date(path: Path, made_from: str) -> bool:
