@@ -23,9 +23,13 @@ SETTLING = 8
 
 @dataclass
 class Spent:
-    """Wall time in seconds, and peak resident memory of the process in bytes (None where it is not known)."""
+    """Wall and processor time in seconds, and the process's peak resident memory in bytes (None: not known).
+
+    Processor time counts all threads; on a machine with other work it is the figure that repeats.
+    """
 
     seconds: float = 0.0
+    processor: float = 0.0
     peak: int | None = None
 
 
@@ -35,11 +39,12 @@ def measured() -> Iterator[Spent]:
     # Linux resets the high-water mark to the present size when asked so.
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-    spent, start = Spent(), time.perf_counter()
+    spent, start, used = Spent(), time.perf_counter(), time.process_time()
     try:
         yield spent
     finally:
         spent.seconds = time.perf_counter() - start
+        spent.processor = time.process_time() - used
         spent.peak = peak_memory()
 
 
@@ -106,8 +111,9 @@ def write_untrained(
         size: pixels a side.
 
     Returns:
-        A row for each precision: model, precision, bytes, parameters, macs, seconds, peak_bytes, images,
-        agreement, largest_difference.
+        A row for each precision: model, precision, bytes, parameters, macs, seconds, processor_seconds,
+        peak_bytes, images, labels_seen (different labels Keras gave), agreement, largest_difference, and of
+        the export that all precisions share export_seconds, export_processor_seconds, export_peak_bytes.
 
     Raises:
         InputError: unusable data or arguments.
@@ -186,7 +192,10 @@ def write_untrained(
                     "parameters": contract.parameters,
                     "macs": contract.macs,
                     "export_seconds": exporting.seconds,
+                    "export_processor_seconds": exporting.processor,
+                    "export_peak_bytes": exporting.peak,
                     "seconds": converting.seconds,
+                    "processor_seconds": converting.processor,
                     "peak_bytes": converting.peak,
                     "images": len(pictures),
                     "labels_seen": len(set(original.argmax(axis=1).tolist())),

@@ -428,7 +428,7 @@ def make_trained(
     With `bar` a progress bar is drawn; else each epoch prints a line, as several tasks do side by side.
 
     Returns:
-        precision -> path, and file name -> {"seconds", "peak_bytes"} of the conversions that were made.
+        precision -> path, and file name -> {"seconds", "processor_seconds", "peak_bytes"} of the conversions that were made.
 
     Raises:
         InputError: unusable data, weights or settings.
@@ -450,7 +450,11 @@ def make_trained(
     costs: dict[str, dict[str, Any]] = {}
 
     def spend(file: str, spent: Spent) -> None:
-        costs[file] = {"seconds": spent.seconds, "peak_bytes": spent.peak}
+        costs[file] = {
+            "seconds": spent.seconds,
+            "processor_seconds": spent.processor,
+            "peak_bytes": spent.peak,
+        }
 
     paths = write_model_files(
         trained, dataset, split, schedule, spec, precisions, out / "models", per_class, complain, auto, spend

@@ -155,7 +155,7 @@ def table(paths: Sequence[Path], costs: Mapping[str, Mapping[str, Any]] | None =
 def cost_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """What converting networks with random weights cost; see `convert.cost.write_untrained`."""
     columns = (
-        "network", "precision", "bytes", "parameters", "million MACs", "conversion, s", "peak memory, GB",
+        "network", "precision", "bytes", "parameters", "million MACs", "conversion, s", "of processor time, s", "peak memory, GB",
         "images", "agreement", "largest difference",
     )  # fmt: skip
     return Table(
@@ -168,6 +168,7 @@ def cost_table(rows: Sequence[Mapping[str, Any]]) -> Table:
                 row["parameters"],
                 round(row["macs"] / 1e6, 1),
                 round(row["seconds"], 1),
+                round(row["processor_seconds"], 1),
                 None if row["peak_bytes"] is None else round(row["peak_bytes"] / 1e9, 2),
                 row["images"],
                 row["agreement"],
