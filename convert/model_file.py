@@ -354,6 +354,8 @@ def _variants(
     noises = compare(plain, original, pictures[:: max(1, count // 2)])
     for share in FLOAT_SHARES:
         names = noisiest(noises, share)
+        if not names:
+            return
         name = f"int8 with {len(names)} layers in float ({', '.join(names)})"
         yield name, "int8", count, convert_graph(graph, "int8", pictures, names)
 
@@ -428,7 +430,8 @@ def make_trained(
     With `bar` a progress bar is drawn; else each epoch prints a line, as several tasks do side by side.
 
     Returns:
-        precision -> path, and file name -> {"seconds", "processor_seconds", "peak_bytes"} of the conversions that were made.
+        precision -> path, and of the conversions that were made file name -> {"seconds", "processor_seconds",
+        "peak_bytes"}.
 
     Raises:
         InputError: unusable data, weights or settings.

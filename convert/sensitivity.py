@@ -112,10 +112,14 @@ def compare(
 
 
 def noisiest(noises: Sequence[Noise], share: float) -> tuple[str, ...]:
-    """The tensors of that share (0..1, at least one) of the weighted operators that lose most themselves."""
-    weighted = [noise for noise in noises if noise.operator in WEIGHTED and math.isfinite(noise.ratio)]
+    """The tensors of that share (0..1) of the weighted operators that lose most themselves, at least one.
+
+    Operators that add no noise of their own are not among them, nor is the first, which sees exact pixels.
+    """
+    weighted = [noise for noise in noises if noise.operator in WEIGHTED]
     count = max(1, round(share * len(weighted)))
-    return tuple(noise.tensor for noise in sorted(weighted, key=lambda entry: -entry.lost)[:count])
+    worst = sorted((noise for noise in weighted if noise.lost > 0), key=lambda entry: -entry.lost)
+    return tuple(noise.tensor for noise in worst[:count])
 
 
 def _open(flatbuffer: bytes) -> Any:

@@ -155,7 +155,8 @@ def table(paths: Sequence[Path], costs: Mapping[str, Mapping[str, Any]] | None =
 def cost_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """What converting networks with random weights cost; see `convert.cost.write_untrained`."""
     columns = (
-        "network", "precision", "bytes", "parameters", "million MACs", "conversion, s", "of processor time, s", "peak memory, GB",
+        "network", "precision", "bytes", "parameters", "million MACs", "conversion, s",
+        "of processor time, s", "peak memory, GB",
         "images", "agreement", "largest difference",
     )  # fmt: skip
     return Table(

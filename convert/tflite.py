@@ -176,8 +176,10 @@ def _partly_float(converter: Any, representative: Pixels | None, float_tensors: 
     debugger = tf.lite.experimental.QuantizationDebugger(
         converter=converter, debug_dataset=_batches(representative[:1]), debug_options=options
     )
-    flatbuffer = debugger.get_nondebug_quantized_model()
-    return bytes(modify_model_io_type(flatbuffer, tf.uint8, tf.uint8))
+    flatbuffer = bytes(modify_model_io_type(debugger.get_nondebug_quantized_model(), tf.uint8, tf.uint8))
+    if any(tensor.dtype != "uint8" for tensor in tensors(flatbuffer)):
+        raise ValueError("the layers at the input and the output must not stay in float")
+    return flatbuffer
 
 
 def _cause(error: Exception) -> str:

@@ -118,7 +118,7 @@ def test_the_head_alone_trains_over_loaded_weights_and_resumes(
     # Six convolutions, kernel and bias, stay; the two dense layers are trained.
     same = [np.array_equal(a, b) for a, b in zip(before, whole.model.get_weights(), strict=True)]
     assert same == [True] * 12 + [False] * 4
-    with pytest.raises(InputError, match="another weights"):
+    with pytest.raises(InputError, match="another schedule and weights"):
         train("lcnn", drawn, split, tmp_path / "whole", schedule=Schedule(epochs=2, batch=8))
     run("both", 1, head_epochs=1, fine_tuning_rate=1e-3)
     fine = train(

@@ -119,8 +119,9 @@ def test_the_noisiest_layers_come_first(every_value: Pixels) -> None:
     model = tiny((100.0, 1.0, 1.0))
     noises = compare(convert(model, "int8", every_value), convert(model, "float32"), every_value)
     (worst,) = noisiest(noises, 0.01)
-    assert "classes" in worst or "gains" in worst
-    assert len(noisiest(noises, 1.0)) == 2
+    # The dense layer ignores the large red values that the ratio of its input lives on.
+    assert "classes" in worst
+    assert noisiest(noises, 1.0) == (worst,)
     with pytest.raises(InputError, match="two precisions of one network"):
         compare(convert(model, "int8", every_value), convert(tiny(GAINS, 16), "float32"), every_value)
 
@@ -136,8 +137,11 @@ def test_selected_layers_stay_in_float_between_integer_ends(every_value: Pixels)
         for detail in mixed.get_tensor_details()
         if detail["index"] in made
     }
-    assert kinds["CONV_2D"] is np.float32
+    assert kinds["CONV_2D"] is np.int8
     assert kinds["FULLY_CONNECTED"] is np.float32
+    (first,) = (noise.tensor for noise in noises if noise.operator == "CONV_2D")
+    with pytest.raises(InputError, match="layers at the input and the output must not stay in float"):
+        convert(model, "int8", every_value, [first])
 
 
 SCORE = Score("burst", 7, "test", "s", "w", 400, 0.9, 0.90, 0.91, 0.91, 0.98, 0.1)
