@@ -1,0 +1,250 @@
+"""Blur: defocus, glass, motion, zoom, Gaussian."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from bench.corruption.gaussian import blur_pixels
+from bench.corruption.interpolation import Axis, zoomed
+from edge.preprocessing import Pixels
+
+_GAUSSIAN = (1, 2, 3, 4, 6)
+_GLASS = ((0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2))
+_DEFOCUS = ((3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5))
+_MOTION = ((10, 3), (15, 5), (15, 8), (15, 12), (20, 15))
+_ZOOM = ((1.11, 0.01), (1.16, 0.01), (1.21, 0.02), (1.26, 0.02), (1.31, 0.03))
+
+_MARGIN = 1e-3
+"""Bound on the error of a picture summed in single precision, in steps of 1/255; with 41 products of at most 255 it
+stays under 41 x 2^-17 = 4e-4."""
+
+Exactly = Callable[[npt.NDArray[np.intp], npt.NDArray[np.intp]], npt.NDArray[Any]]
+
+
+def gaussian_blur(image: Pixels, severity: int, generator: np.random.Generator) -> Pixels:
+    """Gaussian filter of sigma 1 to 6 pixels."""
+    del generator
+    return blur_pixels(image, _GAUSSIAN[severity - 1])
+
+
+def glass_blur(image: Pixels, severity: int, generator: np.random.Generator) -> Pixels:
+    """Gaussian filter, pixels displaced at random by up to 4, Gaussian filter again."""
+    sigma, reach, rounds = _GLASS[severity - 1]
+    height, width = image.shape[:2]
+    blurred = blur_pixels(image, sigma)
+    origin = np.arange(height * width)
+    for _ in range(rounds):
+        origin = origin[displaced(height, width, reach, generator)]
+    return blur_pixels(blurred.reshape(-1, 3)[origin].reshape(image.shape), sigma)
+
+
+def displaced(height: int, width: int, reach: int, generator: np.random.Generator) -> npt.NDArray[np.intp]:
+    """Where each pixel comes from after one round of the glass blur's displacements.
+
+    The package walks over the inner pixels from the last to the first and exchanges each with one at a random
+    offset: `x[h, w], x[k, l] = x[k, l], x[h, w]`. On an array of colours both sides of this are views, so the
+    second pixel gets back what it had and the exchange is a copy, x[h, w] = x[k, l], with the value x[k, l] has at
+    that moment: its original one if (k, l) comes later in the walk or is never visited, else the one it was
+    given before. So each pixel has one source, the sources form chains, and following all the chains at once,
+    twice as far each time, gives what the walk gives.
+
+    Args:
+        height, width: pixels.
+        reach: offsets are drawn from -reach to reach - 1.
+        generator: two numbers for each inner pixel, first along the width.
+
+    Returns:
+        intp array (height * width,), flat places of the origins.
+    """
+    pixels = height * width
+    # Places below `pixels` stand for what a pixel holds after the round, those above for what it held before.
+    origin = np.arange(pixels, 2 * pixels)
+    rows = np.arange(height - reach, reach, -1)
+    columns = np.arange(width - reach, reach, -1)
+    if not (rows.size and columns.size):
+        return origin - pixels
+    here = (rows[:, np.newaxis] * width + columns).reshape(-1)
+    offsets = generator.integers(-reach, reach, size=(here.size, 2))
+    step = offsets[:, 1] * width
+    step += offsets[:, 0]
+    target = here + step
+    visited = np.zeros((height, width), dtype=bool)
+    visited[reach + 1 : height - reach + 1, reach + 1 : width - reach + 1] = True
+    # A target further on in memory was visited before: the walk goes backwards.
+    old = ~visited.reshape(-1)[target]
+    old |= step <= 0
+    target[old] += pixels
+    origin[here] = target
+    open_ends = here[~old]
+    while open_ends.size:
+        origin[open_ends] = origin[origin[open_ends]]
+        open_ends = open_ends[origin[open_ends] < pixels]
+    return origin - pixels
+
+
+def defocus_blur(image: Pixels, severity: int, generator: np.random.Generator) -> Pixels:
+    """Disc of 3 to 10 pixels.
+
+    OpenCV filters with so large a kernel by Fourier transform in double precision, whose rounding errors decide the
+    result in even areas; there is no other way to the same pixels than the same transform.
+    """
+    del generator
+    blurred = cv2.filter2D(image / 255.0, -1, _disc(*_DEFOCUS[severity - 1]))
+    np.clip(blurred, 0, 1, out=blurred)
+    blurred *= 255
+    return np.asarray(blurred.astype(np.uint8))
+
+
+@lru_cache(maxsize=len(_DEFOCUS))
+def _disc(radius: int, softness: float) -> npt.NDArray[np.float32]:
+    reach = max(radius, 8)
+    along = np.arange(-reach, reach + 1)
+    disc = (along**2 + along[:, np.newaxis] ** 2 <= radius**2).astype(np.float32)
+    disc /= np.sum(disc)
+    size = 3 if radius <= 8 else 5
+    return np.asarray(cv2.GaussianBlur(disc, ksize=(size, size), sigmaX=softness))
+
+
+@dataclass(frozen=True)
+class Trail:
+    """A motion blur: the offsets of the copies, and their weights.
+
+    Attributes:
+        offsets: of each copy, rows down and columns to the right, in pixels.
+        weights: of each copy. They add to 1, or to less where the picture is smaller than the trail: the package
+            then leaves out the end of the trail, and the result is darker.
+    """
+
+    offsets: tuple[tuple[int, int], ...]
+    weights: tuple[float, ...]
+
+
+def trail(radius: int, sigma: float, angle: float, height: int, width: int) -> Trail:
+    """The package's motion blur: half a Gaussian of 2 radius + 1 copies, drawn in the direction `angle` (degrees)."""
+    length = 2 * radius + 1
+    weights = np.exp(-(np.arange(length) ** 2) / (2 * (sigma**2))) / (np.sqrt(2 * np.pi) * sigma)
+    weights = weights / np.sum(weights)
+    down, right = length * np.sin(np.deg2rad(angle)), length * np.cos(np.deg2rad(angle))
+    distance = math.hypot(down, right)
+    offsets = []
+    for place in range(length):
+        row = -math.ceil(((place * down) / distance) - 0.5)
+        column = -math.ceil(((place * right) / distance) - 0.5)
+        if abs(row) >= height or abs(column) >= width:
+            break
+        offsets.append((row, column))
+    return Trail(tuple(offsets), tuple(float(weight) for weight in weights[: len(offsets)]))
+
+
+def smear(image: npt.NDArray[Any], path: Trail) -> tuple[npt.NDArray[np.float32], Exactly]:
+    """The copies of a picture along a trail, added up; its border is repeated.
+
+    Args:
+        image: uint8 or float64 array (height, width) or (height, width, 3).
+
+    Returns:
+        The sum in single precision, and a function that gives the package's value for places: flat rows and
+        columns to a float64 array (places,) or (places, 3).
+    """
+    height, width = image.shape[:2]
+    rows, columns = (tuple(offset[axis] for offset in path.offsets) for axis in (0, 1))
+    above, before = max(0, *rows), max(0, *columns)
+    padded = cv2.copyMakeBorder(
+        image.astype(np.float32), above, -min(0, *rows), before, -min(0, *columns), cv2.BORDER_REPLICATE
+    )
+    total = np.zeros(image.shape, dtype=np.float32)
+    for (row, column), weight in zip(path.offsets, path.weights, strict=True):
+        copy = padded[above - row : above - row + height, before - column : before - column + width]
+        cv2.scaleAdd(copy, weight, total, total)
+
+    def exactly(row: npt.NDArray[np.intp], column: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
+        value = np.zeros((len(row), *image.shape[2:]))
+        for (down, right), weight in zip(path.offsets, path.weights, strict=True):
+            value += weight * image[np.clip(row - down, 0, height - 1), np.clip(column - right, 0, width - 1)]
+        return value
+
+    return total, exactly
+
+
+def motion_blur(image: Pixels, severity: int, generator: np.random.Generator) -> Pixels:
+    """A trail of 21 to 41 copies in a random direction within 45 degrees of the horizontal."""
+    radius, sigma = _MOTION[severity - 1]
+    path = trail(radius, sigma, generator.uniform(-45, 45), *image.shape[:2])
+    blurred, exactly = smear(image, path)
+    return _cut(blurred, lambda row, column: np.clip(exactly(row, column), 0, 255))
+
+
+def _cut(blurred: npt.NDArray[np.float32], exactly: Exactly) -> Pixels:
+    """Cut values 0..255 to whole numbers; where an error of `_MARGIN` could change them, take the exact value."""
+    high = blurred + np.float32(_MARGIN)
+    low = blurred - np.float32(_MARGIN)
+    result = np.minimum(high, 255).astype(np.uint8)
+    doubtful = (result != np.maximum(low, 0).astype(np.uint8)).any(axis=2)
+    row, column = np.nonzero(doubtful)
+    for start in range(0, len(row), _PLACES):
+        part = slice(start, start + _PLACES)
+        result[row[part], column[part]] = exactly(row[part], column[part]).astype(np.uint8)
+    return result
+
+
+_PLACES = 1 << 13
+"""Doubtful pixels worked on at a time."""
+
+
+def zoom_blur(image: Pixels, severity: int, generator: np.random.Generator) -> Pixels:
+    """The mean of the picture and its enlargements up to 1.11 to 1.31 times."""
+    del generator
+    layers = _layers(image.shape[0], image.shape[1], severity)
+    return _zoom(image, layers)
+
+
+@lru_cache(maxsize=8)
+def _layers(height: int, width: int, severity: int) -> tuple[tuple[Axis, Axis], ...]:
+    end, step = _ZOOM[severity - 1]
+    factors = [float(factor) for factor in np.arange(1, end, step)]
+    return tuple((zoomed(height, factor), zoomed(width, factor)) for factor in factors)
+
+
+def _zoom(image: Pixels, layers: tuple[tuple[Axis, Axis], ...]) -> Pixels:
+    height, width = image.shape[:2]
+    unit = (image / 255.0).astype(np.float32)
+    turned = cv2.transpose(unit).reshape(width, -1)
+    total = unit.reshape(height, -1).copy()
+    for down, right in layers:
+        wide = _between(turned, right).reshape(-1, height, 3)
+        total += _between(cv2.transpose(wide).reshape(height, -1), down)
+    total *= np.float32(255 / (len(layers) + 1))
+
+    def exactly(row: npt.NDArray[np.intp], column: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
+        value = np.zeros((len(row), 3), dtype=np.float32)
+        for down, right in layers:
+            layer = np.zeros((len(row), 3))
+            for r, r_weight in ((down.before, down.weight_before), (down.after, down.weight_after)):
+                for c, c_weight in ((right.before, right.weight_before), (right.after, right.weight_after)):
+                    part = unit[r[row], c[column]].astype(np.float64)
+                    part *= r_weight[row][:, np.newaxis]
+                    part *= c_weight[column][:, np.newaxis]
+                    layer += part
+            value += layer.astype(np.float32)
+        value = (unit[row, column] + value) / (len(layers) + 1)
+        return np.asarray(np.clip(value, 0, 1) * 255)
+
+    return _cut(total.reshape(image.shape), exactly)
+
+
+def _between(rows: npt.NDArray[np.float32], axis: Axis) -> npt.NDArray[np.float32]:
+    """Rows interpolated along the first axis, in single precision."""
+    result = rows[axis.before]
+    result *= axis.weight_before.astype(np.float32)[:, np.newaxis]
+    after = rows[axis.after]
+    after *= axis.weight_after.astype(np.float32)[:, np.newaxis]
+    result += after
+    return result
