@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -13,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.corruption.gaussian import blur_pixels
-from bench.corruption.interpolation import Axis, zoomed
+from bench.corruption.interpolation import Axis, interpolated, zoomed
+from bench.corruption.truncation import Exactly, truncate
 from edge.preprocessing import Pixels
 
 _GAUSSIAN = (1, 2, 3, 4, 6)
@@ -22,11 +22,7 @@ _DEFOCUS = ((3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5))
 _MOTION = ((10, 3), (15, 5), (15, 8), (15, 12), (20, 15))
 _ZOOM = ((1.11, 0.01), (1.16, 0.01), (1.21, 0.02), (1.26, 0.02), (1.31, 0.03))
 
-_MARGIN = 1e-3
-"""Bound on the error of a picture summed in single precision, in steps of 1/255; with 41 products of at most 255 it
-stays under 41 x 2^-17 = 4e-4."""
-
-Exactly = Callable[[npt.NDArray[np.intp], npt.NDArray[np.intp]], npt.NDArray[Any]]
+_UNIT = (np.arange(256) / 255.0).astype(np.float32)
 
 
 def gaussian_blur(image: Pixels, severity: int, generator: np.random.Generator) -> Pixels:
@@ -97,7 +93,7 @@ def defocus_blur(image: Pixels, severity: int, generator: np.random.Generator) -
     result in even areas; there is no other way to the same pixels than the same transform.
     """
     del generator
-    blurred = cv2.filter2D(image / 255.0, -1, _disc(*_DEFOCUS[severity - 1]))
+    blurred = cv2.filter2D(cv2.LUT(image, np.arange(256) / 255.0), -1, _disc(*_DEFOCUS[severity - 1]))
     np.clip(blurred, 0, 1, out=blurred)
     blurred *= 255
     return np.asarray(blurred.astype(np.uint8))
@@ -179,72 +175,50 @@ def motion_blur(image: Pixels, severity: int, generator: np.random.Generator) ->
     radius, sigma = _MOTION[severity - 1]
     path = trail(radius, sigma, generator.uniform(-45, 45), *image.shape[:2])
     blurred, exactly = smear(image, path)
-    return _cut(blurred, lambda row, column: np.clip(exactly(row, column), 0, 255))
-
-
-def _cut(blurred: npt.NDArray[np.float32], exactly: Exactly) -> Pixels:
-    """Cut values 0..255 to whole numbers; where an error of `_MARGIN` could change them, take the exact value."""
-    high = blurred + np.float32(_MARGIN)
-    low = blurred - np.float32(_MARGIN)
-    result = np.minimum(high, 255).astype(np.uint8)
-    doubtful = (result != np.maximum(low, 0).astype(np.uint8)).any(axis=2)
-    row, column = np.nonzero(doubtful)
-    for start in range(0, len(row), _PLACES):
-        part = slice(start, start + _PLACES)
-        result[row[part], column[part]] = exactly(row[part], column[part]).astype(np.uint8)
-    return result
-
-
-_PLACES = 1 << 13
-"""Doubtful pixels worked on at a time."""
+    return truncate(blurred, lambda row, column: np.clip(exactly(row, column), 0, 255))
 
 
 def zoom_blur(image: Pixels, severity: int, generator: np.random.Generator) -> Pixels:
     """The mean of the picture and its enlargements up to 1.11 to 1.31 times."""
     del generator
-    layers = _layers(image.shape[0], image.shape[1], severity)
-    return _zoom(image, layers)
+    return _zoom(image, _enlargements(image.shape[0], image.shape[1], severity))
 
 
-@lru_cache(maxsize=8)
-def _layers(height: int, width: int, severity: int) -> tuple[tuple[Axis, Axis], ...]:
-    end, step = _ZOOM[severity - 1]
-    factors = [float(factor) for factor in np.arange(1, end, step)]
-    return tuple((zoomed(height, factor), zoomed(width, factor)) for factor in factors)
+@dataclass(frozen=True)
+class Enlargement:
+    """A picture enlarged about its middle, along each axis: places and weights, and the same as sparse matrices."""
+
+    down: Axis
+    right: Axis
+    down_matrix: Any
+    right_matrix: Any
 
 
-def _zoom(image: Pixels, layers: tuple[tuple[Axis, Axis], ...]) -> Pixels:
+@lru_cache(maxsize=2 * len(_ZOOM))
+def _enlargements(height: int, width: int, severity: int) -> tuple[Enlargement, ...]:
+    layers = []
+    for factor in np.arange(1, *_ZOOM[severity - 1]):
+        down, right = zoomed(height, float(factor)).first(height), zoomed(width, float(factor)).first(width)
+        layers.append(Enlargement(down, right, down.matrix(height), right.matrix(width)))
+    return tuple(layers)
+
+
+def _zoom(image: Pixels, layers: tuple[Enlargement, ...]) -> Pixels:
     height, width = image.shape[:2]
-    unit = (image / 255.0).astype(np.float32)
+    unit = cv2.LUT(image, _UNIT)
     turned = cv2.transpose(unit).reshape(width, -1)
     total = unit.reshape(height, -1).copy()
-    for down, right in layers:
-        wide = _between(turned, right).reshape(-1, height, 3)
-        total += _between(cv2.transpose(wide).reshape(height, -1), down)
+    for layer in layers:
+        # Rows are interpolated whole; so the picture lies on its side while its columns are.
+        wide = (layer.right_matrix @ turned).reshape(width, height, 3)
+        total += layer.down_matrix @ cv2.transpose(wide).reshape(height, -1)
     total *= np.float32(255 / (len(layers) + 1))
 
     def exactly(row: npt.NDArray[np.intp], column: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
         value = np.zeros((len(row), 3), dtype=np.float32)
-        for down, right in layers:
-            layer = np.zeros((len(row), 3))
-            for r, r_weight in ((down.before, down.weight_before), (down.after, down.weight_after)):
-                for c, c_weight in ((right.before, right.weight_before), (right.after, right.weight_after)):
-                    part = unit[r[row], c[column]].astype(np.float64)
-                    part *= r_weight[row][:, np.newaxis]
-                    part *= c_weight[column][:, np.newaxis]
-                    layer += part
-            value += layer.astype(np.float32)
+        for layer in layers:
+            value += interpolated(unit, layer.down.at(row), layer.right.at(column)).astype(np.float32)
         value = (unit[row, column] + value) / (len(layers) + 1)
         return np.asarray(np.clip(value, 0, 1) * 255)
 
-    return _cut(total.reshape(image.shape), exactly)
-
-
-def _between(rows: npt.NDArray[np.float32], axis: Axis) -> npt.NDArray[np.float32]:
-    """Rows interpolated along the first axis, in single precision."""
-    result = rows[axis.before]
-    result *= axis.weight_before.astype(np.float32)[:, np.newaxis]
-    after = rows[axis.after]
-    after *= axis.weight_after.astype(np.float32)[:, np.newaxis]
-    result += after
-    return result
+    return truncate(total.reshape(image.shape), exactly)

@@ -65,3 +65,41 @@ def _flat(sigma: float) -> Pixels:
     """The result for an area of each value: a picture of one pixel repeats its border all around."""
     values = np.arange(256, dtype=np.uint8).reshape(1, 1, 256)
     return _exact(values, sigma).reshape(-1)
+
+
+def blur_field(
+    field: npt.NDArray[np.float64], sigma: tuple[float, float], strength: float
+) -> npt.NDArray[np.float32]:
+    """float32(gaussian(field) strength), the field mirrored at its border, 3 sigmas wide.
+
+    Args:
+        field: float64 array (height, width).
+        sigma: along rows and columns of the array's two axes, in pixels.
+        strength: factor.
+    """
+    down, right = (kernel(value, 3.0) for value in sigma)
+    blurred = cv2.sepFilter2D(field, cv2.CV_64F, right, down, borderType=cv2.BORDER_REFLECT)
+    blurred *= strength
+    # Each of the two sums is wrong by less than one rounding error, 2^-53 of the largest product, for each term.
+    margin = 2 * (down.size + right.size) * 2.0**-53 * strength * float(np.abs(field).max())
+    result = (blurred + margin).astype(np.float32)
+    for row, column in np.argwhere(result != (blurred - margin).astype(np.float32)):
+        result[row, column] = _at(field, row, column, sigma) * strength
+    return np.asarray(result)
+
+
+def _at(field: npt.NDArray[np.float64], row: int, column: int, sigma: tuple[float, float]) -> np.float64:
+    """SciPy's value at one place: that of the middle of the window that it depends on."""
+    reach = [int(3.0 * value + 0.5) for value in sigma]
+    rows, columns = (
+        _mirrored(np.arange(place - r, place + r + 1), size)
+        for place, r, size in zip((row, column), reach, field.shape, strict=True)
+    )
+    window = field[np.ix_(rows, columns)]
+    return np.float64(ndimage.gaussian_filter(window, sigma, truncate=3.0)[reach[0], reach[1]])
+
+
+def _mirrored(places: npt.NDArray[np.intp], size: int) -> npt.NDArray[np.intp]:
+    """Places beyond either end of an axis, mirrored into it: d c b a | a b c d | d c b a."""
+    places = np.where(places < 0, -places - 1, places)
+    return np.where(places >= size, 2 * size - places - 1, places)

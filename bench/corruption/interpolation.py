@@ -1,12 +1,14 @@
-"""Linear interpolation along an axis, as scipy.ndimage.zoom(order=1) does it."""
+"""Linear interpolation, as scipy.ndimage does it with order=1."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 
 @dataclass(frozen=True)
@@ -14,8 +16,8 @@ class Axis:
     """Where each place of the result lies between two places of the input.
 
     Attributes:
-        before, after: intp arrays (result,), places in the input.
-        weight_before, weight_after: float64 arrays (result,); both 0 where the result lies outside the input.
+        before, after: intp arrays (places of the result,), places of the input.
+        weight_before, weight_after: float64 arrays of the same shape; both 0 where the result lies outside the input.
     """
 
     before: npt.NDArray[np.intp]
@@ -23,9 +25,47 @@ class Axis:
     weight_before: npt.NDArray[np.float64]
     weight_after: npt.NDArray[np.float64]
 
+    def at(self, places: Any) -> Axis:
+        """The same for some places of the result: an index array or a slice."""
+        return Axis(
+            self.before[places], self.after[places], self.weight_before[places], self.weight_after[places]
+        )
+
+    def first(self, count: int) -> Axis:
+        """The same for the first `count` places of the result, or for all where there are fewer."""
+        return self.at(slice(0, count))
+
+    def matrix(self, size: int) -> Any:
+        """The interpolation of an axis of `size` places as a sparse matrix in single precision."""
+        count = len(self.before)
+        weights = np.stack([self.weight_before, self.weight_after], axis=1).reshape(-1).astype(np.float32)
+        columns = np.stack([self.before, self.after], axis=1).reshape(-1)
+        return sparse.csr_matrix((weights, columns, np.arange(0, 2 * count + 1, 2)), shape=(count, size))
+
+
+def interpolated(image: npt.NDArray[Any], down: Axis, right: Axis) -> npt.NDArray[np.float64]:
+    """Values between four pixels, as SciPy adds: in memory order, each times its row's, then its column's weight.
+
+    Args:
+        image: array (height, width) or (height, width, channels).
+        down, right: for each of n places, where it lies between rows and between columns.
+
+    Returns:
+        float64 array (n,) or (n, channels).
+    """
+    shape = (-1,) + (1,) * (image.ndim - 2)
+    total = np.zeros((len(down.before), *image.shape[2:]))
+    for row, row_weight in ((down.before, down.weight_before), (down.after, down.weight_after)):
+        for column, column_weight in ((right.before, right.weight_before), (right.after, right.weight_after)):
+            part = image[row, column].astype(np.float64)
+            part *= row_weight.reshape(shape)
+            part *= column_weight.reshape(shape)
+            total += part
+    return total
+
 
 def zoomed(size: int, factor: float) -> Axis:
-    """The middle of an axis of `size` places, enlarged by `factor` and cut to at most `size` places.
+    """The middle of an axis of `size` places, enlarged by `factor`; the result may be longer than `size`.
 
     What imagecorruptions' `clipped_zoom` does: cut ceil(size / factor) places from the middle, enlarge with
     corners on corners. The largest coordinate may exceed the last place by a rounding error; scipy then takes it to
@@ -35,7 +75,7 @@ def zoomed(size: int, factor: float) -> Axis:
     top = (size - length) // 2
     result = round(length * factor)
     step = (length - 1) / (result - 1) if result > 1 else 1.0
-    coordinate = np.arange(min(result, size), dtype=np.float64) * step
+    coordinate = np.arange(result, dtype=np.float64) * step
     before = np.floor(coordinate)
     weight_before = 1.0 - (coordinate - before)
     weight_after = 1.0 - weight_before
@@ -43,3 +83,21 @@ def zoomed(size: int, factor: float) -> Axis:
     weight_before[outside] = weight_after[outside] = 0.0
     start = np.minimum(before.astype(np.intp), length - 1)
     return Axis(start + top, np.minimum(start + 1, length - 1) + top, weight_before, weight_after)
+
+
+def neighbours(coordinate: npt.NDArray[np.float64], size: int) -> Axis:
+    """The two places beside each coordinate and their weights; beyond its ends the axis is mirrored.
+
+    Args:
+        coordinate: float64 array of any shape, -size to 2 size; `d c b a | a b c d | d c b a`.
+        size: places of the axis.
+
+    Returns:
+        The places and weights, in the coordinates' shape.
+    """
+    coordinate = np.where(coordinate < 0, -coordinate - 1, coordinate)
+    coordinate = np.where(coordinate >= size, 2 * size - coordinate - 1, coordinate)
+    start = np.floor(coordinate)
+    weight_before = 1.0 - (coordinate - start)
+    before = start.astype(np.intp)
+    return Axis(np.maximum(before, 0), np.minimum(before + 1, size - 1), weight_before, 1.0 - weight_before)
