@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import cv2
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
+from bench.corruption.block import VALUES, blocks
 from bench.corruption.gaussian import blur_pixels
 from bench.corruption.interpolation import Axis, interpolated, zoomed
 from bench.corruption.truncation import Exactly, truncate
@@ -140,42 +143,52 @@ def trail(radius: int, sigma: float, angle: float, height: int, width: int) -> T
     return Trail(tuple(offsets), tuple(float(weight) for weight in weights[: len(offsets)]))
 
 
-def smear(image: npt.NDArray[Any], path: Trail) -> tuple[npt.NDArray[np.float32], Exactly]:
+def smear(
+    image: npt.NDArray[Any], path: Trail, height: int
+) -> Iterator[tuple[slice, npt.NDArray[np.float32], Exactly]]:
     """The copies of a picture along a trail, added up; its border is repeated.
 
     Args:
-        image: uint8 or float64 array (height, width) or (height, width, 3).
+        image: uint8 or float64 array (rows, width) or (rows, width, 3).
+        path: the trail.
+        height: how many of the rows are wanted.
 
-    Returns:
-        The sum in single precision, and a function that gives the package's value for places: flat rows and
-        columns to a float64 array (places,) or (places, 3).
+    Yields:
+        Rows; their sum in single precision; and what gives the package's value, float64, for places in them.
     """
-    height, width = image.shape[:2]
-    rows, columns = (tuple(offset[axis] for offset in path.offsets) for axis in (0, 1))
-    above, before = max(0, *rows), max(0, *columns)
-    padded = cv2.copyMakeBorder(
-        image.astype(np.float32), above, -min(0, *rows), before, -min(0, *columns), cv2.BORDER_REPLICATE
-    )
-    total = np.zeros(image.shape, dtype=np.float32)
-    for (row, column), weight in zip(path.offsets, path.weights, strict=True):
-        copy = padded[above - row : above - row + height, before - column : before - column + width]
-        cv2.scaleAdd(copy, weight, total, total)
+    width = image.shape[1]
+    downs, rights = (tuple(offset[axis] for offset in path.offsets) for axis in (0, 1))
+    above, below, before, after = max(0, *downs), -min(0, *downs), max(0, *rights), -min(0, *rights)
+    padded = cv2.copyMakeBorder(image, above, below, before, after, cv2.BORDER_REPLICATE)
+    steps = [(above - down, before - right) for down, right in path.offsets]
+    for rows in blocks(height, image[0].size, 2 * VALUES):
+        count = rows.stop - rows.start
+        part = padded[rows.start : rows.stop + above + below]
+        single = part.astype(np.float32)
+        total = np.zeros((count, *image.shape[1:]), dtype=np.float32)
+        for (top, left), weight in zip(steps, path.weights, strict=True):
+            cv2.scaleAdd(single[top : top + count, left : left + width], weight, total, total)
 
-    def exactly(row: npt.NDArray[np.intp], column: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
-        value = np.zeros((len(row), *image.shape[2:]))
-        for (down, right), weight in zip(path.offsets, path.weights, strict=True):
-            value += weight * image[np.clip(row - down, 0, height - 1), np.clip(column - right, 0, width - 1)]
-        return value
+        def exactly(
+            row: npt.NDArray[np.intp], column: npt.NDArray[np.intp], part: npt.NDArray[Any] = part
+        ) -> npt.NDArray[np.float64]:
+            value = np.zeros((len(row), *image.shape[2:]))
+            for (top, left), weight in zip(steps, path.weights, strict=True):
+                value += weight * part[row + top, column + left]
+            return value
 
-    return total, exactly
+        yield rows, total, exactly
 
 
 def motion_blur(image: Pixels, severity: int, generator: np.random.Generator) -> Pixels:
     """A trail of 21 to 41 copies in a random direction within 45 degrees of the horizontal."""
     radius, sigma = _MOTION[severity - 1]
-    path = trail(radius, sigma, generator.uniform(-45, 45), *image.shape[:2])
-    blurred, exactly = smear(image, path)
-    return truncate(blurred, lambda row, column: np.clip(exactly(row, column), 0, 255))
+    height, width = image.shape[:2]
+    path = trail(radius, sigma, generator.uniform(-45, 45), height, width)
+    result = np.empty_like(image)
+    for rows, blurred, exactly in smear(image, path, height):
+        result[rows] = truncate(blurred, lambda row, column, at=exactly: np.clip(at(row, column), 0, 255))
+    return result
 
 
 def zoom_blur(image: Pixels, severity: int, generator: np.random.Generator) -> Pixels:
@@ -185,40 +198,65 @@ def zoom_blur(image: Pixels, severity: int, generator: np.random.Generator) -> P
 
 
 @dataclass(frozen=True)
-class Enlargement:
-    """A picture enlarged about its middle, along each axis: places and weights, and the same as sparse matrices."""
+class Enlargements:
+    """A picture enlarged about its middle several times.
 
-    down: Axis
-    right: Axis
-    down_matrix: Any
-    right_matrix: Any
+    Attributes:
+        axes: for each time, how the rows and the columns of the result lie between those of the picture.
+        columns: the column interpolations of a few columns of the result, all enlargements below one another, as
+            sparse matrices (enlargements x columns, width); with the columns.
+        rows: the row interpolations of all enlargements added up, (height, height x enlargements).
+    """
+
+    axes: tuple[tuple[Axis, Axis], ...]
+    columns: tuple[tuple[slice, Any], ...]
+    rows: Any
 
 
 @lru_cache(maxsize=2 * len(_ZOOM))
-def _enlargements(height: int, width: int, severity: int) -> tuple[Enlargement, ...]:
-    layers = []
-    for factor in np.arange(1, *_ZOOM[severity - 1]):
-        down, right = zoomed(height, float(factor)).first(height), zoomed(width, float(factor)).first(width)
-        layers.append(Enlargement(down, right, down.matrix(height), right.matrix(width)))
-    return tuple(layers)
+def _enlargements(height: int, width: int, severity: int) -> Enlargements:
+    factors = [float(factor) for factor in np.arange(1, *_ZOOM[severity - 1])]
+    axes = tuple(
+        (zoomed(height, factor).first(height), zoomed(width, factor).first(width)) for factor in factors
+    )
+    columns = tuple(
+        (part, sparse.vstack([right.at(part).matrix(width) for _, right in axes], format="csr"))
+        for part in blocks(width, len(axes) * height * 3, 16 * VALUES)
+    )
+    # Row r of enlargement z is row r x enlargements + z of what it is applied to.
+    rows = sum(
+        down.matrix(height)
+        @ sparse.csr_matrix(
+            (np.ones(height, np.float32), (np.arange(height), np.arange(height) * len(axes) + z)),
+            shape=(height, height * len(axes)),
+        )
+        for z, (down, _) in enumerate(axes)
+    )
+    return Enlargements(axes, columns, rows)
 
 
-def _zoom(image: Pixels, layers: tuple[Enlargement, ...]) -> Pixels:
+def _zoom(image: Pixels, enlargements: Enlargements) -> Pixels:
     height, width = image.shape[:2]
+    count = len(enlargements.axes)
     unit = cv2.LUT(image, _UNIT)
     turned = cv2.transpose(unit).reshape(width, -1)
-    total = unit.reshape(height, -1).copy()
-    for layer in layers:
-        # Rows are interpolated whole; so the picture lies on its side while its columns are.
-        wide = (layer.right_matrix @ turned).reshape(width, height, 3)
-        total += layer.down_matrix @ cv2.transpose(wide).reshape(height, -1)
-    total *= np.float32(255 / (len(layers) + 1))
+    result = np.empty_like(image)
+    for columns, matrix in enlargements.columns:
+        # Rows of a matrix are combined whole, so the picture lies on its side while its columns are interpolated.
+        wide = (matrix @ turned).reshape(-1, height, 3)
+        total = enlargements.rows @ cv2.transpose(wide).reshape(height * count, -1)
+        total = total.reshape(height, -1, 3)
+        total += unit[:, columns]
+        total *= np.float32(255 / (count + 1))
 
-    def exactly(row: npt.NDArray[np.intp], column: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
-        value = np.zeros((len(row), 3), dtype=np.float32)
-        for layer in layers:
-            value += interpolated(unit, layer.down.at(row), layer.right.at(column)).astype(np.float32)
-        value = (unit[row, column] + value) / (len(layers) + 1)
-        return np.asarray(np.clip(value, 0, 1) * 255)
+        def exactly(
+            row: npt.NDArray[np.intp], column: npt.NDArray[np.intp], first: int = columns.start
+        ) -> npt.NDArray[np.float32]:
+            value = np.zeros((len(row), 3), dtype=np.float32)
+            for down, right in enlargements.axes:
+                value += interpolated(unit, down.at(row), right.at(column + first)).astype(np.float32)
+            value = (unit[row, column + first] + value) / (count + 1)
+            return np.asarray(np.clip(value, 0, 1) * 255)
 
-    return truncate(total.reshape(image.shape), exactly)
+        result[:, columns] = truncate(total, exactly)
+    return result

@@ -15,9 +15,16 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from bench.corruption.block import blocks
 from edge.preprocessing import Pixels
 
 _UNIT = np.arange(256) / 255.0
+
+_TURNS = np.array([0.0, 2.0, 4.0])
+"""Sixths of the circle at which red, green and blue are the largest."""
+
+_GREY = 2.0
+"""Stands for the chroma of greys, to divide by."""
 
 _ROLES = np.array(
     [[2, 1, 0], [1, 2, 0], [0, 2, 1], [0, 1, 2], [1, 0, 2], [2, 0, 1]],
@@ -49,14 +56,46 @@ def adjust(image: Pixels, saturation: npt.NDArray[np.float64], value: npt.NDArra
     Returns:
         uint8 array of the same shape; 255 times the result, cut to whole numbers.
     """
-    red, green, blue = (np.ascontiguousarray(image[..., channel]).reshape(-1) for channel in range(3))
-    largest = np.maximum(np.maximum(red, green), blue)
-    smallest = np.minimum(np.minimum(red, green), blue)
-    place = largest.astype(np.intp)
-    place <<= 8
-    place |= smallest
+    low = _low(saturation, value)
+    high = (np.clip(value, 0, 1) * 255).astype(np.uint8)
+    result = np.empty_like(image)
+    for rows in blocks(image.shape[0], image.shape[1]):
+        red, green, blue = cv2.split(image[rows])
+        largest = np.maximum(np.maximum(red, green), blue)
+        place = largest.astype(np.intp)
+        place <<= 8
+        place |= np.minimum(np.minimum(red, green), blue)
+        hue = _hue(red, green, blue, largest, place)
+        sixth = hue.astype(np.uint8)
+        fraction = hue
+        fraction -= sixth
+        # The middle one falls with f in the odd sixths, with 1 - f in the even ones.
+        np.subtract(1.0, fraction, out=fraction, where=(sixth & 1) == 0)
+        middle = fraction
+        middle *= saturation.take(place)
+        np.subtract(1.0, middle, out=middle)
+        middle *= value.take(largest)
+        np.clip(middle, 0, 1, out=middle)
+        middle *= 255
+        parts = (low.take(place), middle.astype(np.uint8), high.take(largest))
+        planes = []
+        for roles in _ROLES.T:
+            role = roles.take(sixth)
+            plane = parts[0].copy()
+            np.copyto(plane, parts[1], where=role == 1)
+            np.copyto(plane, parts[2], where=role == 2)
+            planes.append(plane)
+        result[rows] = cv2.merge(planes)
+    return result
+
+
+def _hue(
+    red: Pixels, green: Pixels, blue: Pixels, largest: Pixels, place: npt.NDArray[np.intp]
+) -> npt.NDArray[np.float64]:
+    """The hue in sixths of the circle, 0 to 6."""
     # Where two are largest the later one counts. A grey pixel counts as red with green equal to blue: hue 0.
-    coloured = largest != smallest
+    chroma = _chroma().take(place)
+    coloured = chroma != _GREY
     by_blue = (blue == largest) & coloured
     by_green = (green == largest) & coloured & ~by_blue
     first, second = green.copy(), blue.copy()
@@ -66,31 +105,13 @@ def adjust(image: Pixels, saturation: npt.NDArray[np.float64], value: npt.NDArra
     np.copyto(second, green, where=by_blue)
     hue = _UNIT.take(first)
     hue -= _UNIT.take(second)
-    hue /= _chroma().take(place)
-    hue += by_green * 2.0 + by_blue * 4.0
+    hue /= chroma
+    hue += _TURNS.take(by_green.view(np.uint8) | by_blue.view(np.uint8) << 1)
     hue /= 6.0
     # What x % 1 does to values from -1/6 to 5/6.
     hue += hue < 0
     hue *= 6
-    sixth = hue.astype(np.uint8)
-    hue -= sixth
-    # The middle one falls with f in the odd sixths, with 1 - f in the even ones.
-    np.subtract(1.0, hue, out=hue, where=(sixth & 1) == 0)
-    hue *= saturation.reshape(-1).take(place)
-    np.subtract(1.0, hue, out=hue)
-    hue *= value.take(largest)
-    np.clip(hue, 0, 1, out=hue)
-    hue *= 255
-    middle = hue.astype(np.uint8)
-    low = _low(saturation, value).take(place)
-    high = (np.clip(value, 0, 1) * 255).astype(np.uint8).take(largest)
-    result = np.empty((3, *image.shape[:2]), dtype=np.uint8)
-    for channel, plane in enumerate(result.reshape(3, -1)):
-        role = _ROLES[:, channel].take(sixth)
-        plane[:] = low
-        np.copyto(plane, middle, where=role == 1)
-        np.copyto(plane, high, where=role == 2)
-    return np.asarray(cv2.merge(list(result)))
+    return hue
 
 
 def _low(saturation: npt.NDArray[np.float64], value: npt.NDArray[np.float64]) -> Pixels:
@@ -101,7 +122,7 @@ def _low(saturation: npt.NDArray[np.float64], value: npt.NDArray[np.float64]) ->
 
 @lru_cache(maxsize=1)
 def _chroma() -> npt.NDArray[np.float64]:
-    """Largest minus smallest; 1 for greys, to divide by."""
+    """Largest minus smallest; `_GREY` for greys."""
     chroma = _UNIT[:, np.newaxis] - _UNIT
-    chroma[chroma <= 0] = 1.0
+    chroma[chroma <= 0] = _GREY
     return chroma.reshape(-1)

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from bench.corruption.block import VALUES, blocks
 from bench.corruption.colour import adjust, unit_saturation
 from bench.corruption.gaussian import blur_field
-from bench.corruption.interpolation import interpolated, neighbours
+from bench.corruption.interpolation import Axis, interpolated, neighbours
 from bench.corruption.truncation import truncate
 from edge.preprocessing import Pixels
 
@@ -23,6 +24,7 @@ _JPEG = (25, 18, 15, 10, 7)
 _SATURATE = ((0.3, 0.0), (0.1, 0.0), (2.0, 0.0), (5.0, 0.1), (20.0, 0.2))
 
 _UNIT = np.arange(256) / 255.0
+_SINGLE = np.arange(256, dtype=np.float32) / np.float32(255)
 
 
 def contrast(image: Pixels, severity: int, generator: np.random.Generator) -> Pixels:
@@ -71,34 +73,52 @@ def elastic_transform(image: Pixels, severity: int, generator: np.random.Generat
     strength = _ELASTIC[severity - 1]
     across = _smooth(generator.uniform(-reach, reach, size=(height, width)), strength)
     down = _smooth(generator.uniform(-reach, reach, size=(height, width)), strength)
-    rows = neighbours(np.arange(height)[:, np.newaxis] + down.astype(np.float64), height)
-    columns = neighbours(np.arange(width) + across.astype(np.float64), width)
     # Four bytes a pixel, so that a pixel is fetched as one number.
     words = cv2.cvtColor(image, cv2.COLOR_RGB2RGBA).view(np.uint32).reshape(-1)
+    unit = cv2.LUT(image, _SINGLE)
+    result = np.empty_like(image)
+    for part in blocks(height, 4 * width, 2 * VALUES):
+        row = np.arange(part.start, part.stop)[:, np.newaxis] + down[part].astype(np.float64)
+        column = np.arange(width) + across[part].astype(np.float64)
+        result[part] = _displaced(words, unit, neighbours(row, height), neighbours(column, width))
+    return result
+
+
+def _displaced(
+    words: npt.NDArray[np.uint32], unit: npt.NDArray[np.float32], rows: Axis, columns: Axis
+) -> Pixels:
+    """The picture at places between its pixels.
+
+    Args:
+        words: its pixels, RGBA in one number each; flat.
+        unit: the same picture, RGB 0..1, (height, width, 3).
+        rows, columns: the places, in the shape of the result.
+    """
+    width = unit.shape[1]
 
     def fetched(row: npt.NDArray[np.intp], column: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
-        pixels = words.take(row * width + column).view(np.uint8).reshape(height, width, 4)
-        return pixels.astype(np.float32)
+        row = row * width
+        row += column
+        return words.take(row).view(np.uint8).reshape(*row.shape, 4).astype(np.float32)
 
     right_share = cv2.merge([columns.weight_after.astype(np.float32)] * 4)
-    below_share = cv2.merge([rows.weight_after.astype(np.float32)] * 4)
 
-    def beside(row: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
+    def between(row: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
         left, right = fetched(row, columns.before), fetched(row, columns.after)
         right -= left
         right *= right_share
         right += left
         return right
 
-    result, below = beside(rows.before), beside(rows.after)
+    result, below = between(rows.before), between(rows.after)
     below -= result
-    below *= below_share
+    below *= cv2.merge([rows.weight_after.astype(np.float32)] * 4)
     result += below
-    unit = image.astype(np.float32) / np.float32(255)
 
     def exactly(row: npt.NDArray[np.intp], column: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
         place = (row, column)
-        return np.clip(interpolated(unit, rows.at(place), columns.at(place)).astype(np.float32), 0, 1) * 255
+        value = interpolated(unit, rows.at(place), columns.at(place)).astype(np.float32)
+        return np.asarray(np.clip(value, 0, 1) * 255)
 
     return truncate(cv2.cvtColor(result, cv2.COLOR_RGBA2RGB), exactly)
 

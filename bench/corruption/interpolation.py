@@ -95,9 +95,15 @@ def neighbours(coordinate: npt.NDArray[np.float64], size: int) -> Axis:
     Returns:
         The places and weights, in the coordinates' shape.
     """
-    coordinate = np.where(coordinate < 0, -coordinate - 1, coordinate)
-    coordinate = np.where(coordinate >= size, 2 * size - coordinate - 1, coordinate)
+    outside = np.flatnonzero((coordinate < 0) | (coordinate >= size))
+    if outside.size:
+        beyond = coordinate.reshape(-1)[outside]
+        coordinate = coordinate.copy()
+        coordinate.reshape(-1)[outside] = np.where(beyond < 0, -beyond - 1, 2 * size - beyond - 1)
     start = np.floor(coordinate)
     weight_before = 1.0 - (coordinate - start)
     before = start.astype(np.intp)
-    return Axis(np.maximum(before, 0), np.minimum(before + 1, size - 1), weight_before, 1.0 - weight_before)
+    after = before + 1
+    np.maximum(before, 0, out=before)
+    np.minimum(after, size - 1, out=after)
+    return Axis(before, after, weight_before, 1.0 - weight_before)

@@ -1,20 +1,19 @@
 """Noise: Gaussian, shot, impulse, speckle.
 
-The arithmetic is the package's, value for value; what is saved is memory traffic (blocks that stay in the cache
-instead of whole pictures in double precision) and, for shot noise, the drawing of the Poisson numbers.
+The arithmetic is the package's, value for value; what is saved is memory traffic and, for shot noise, most of the
+drawing of the Poisson numbers.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
+from bench.corruption.block import VALUES, blocks
 from edge.preprocessing import Pixels
-
-_BLOCK = 1 << 14
-"""Values worked on at a time: a few blocks in double precision fit the second-level cache of a small processor."""
 
 _UNIT = np.arange(256) / 255.0
 
@@ -34,14 +33,13 @@ def gaussian_noise(image: Pixels, severity: int, generator: np.random.Generator)
     scale = _GAUSSIAN[severity - 1]
     values = image.reshape(-1)
     result = np.empty_like(values)
-    noise = np.empty(min(_BLOCK, values.size))
-    for start in range(0, values.size, _BLOCK):
-        block = values[start : start + _BLOCK]
-        drawn = noise[: block.size]
+    noise = np.empty(VALUES)
+    for block in blocks(values.size):
+        drawn = noise[: block.stop - block.start]
         generator.standard_normal(out=drawn)
         drawn *= scale
-        drawn += block / 255.0
-        result[start : start + _BLOCK] = _to_pixels(drawn)
+        drawn += _UNIT.take(values[block])
+        result[block] = _to_pixels(drawn)
     return result.reshape(image.shape)
 
 
@@ -50,28 +48,31 @@ def speckle_noise(image: Pixels, severity: int, generator: np.random.Generator) 
     scale = _SPECKLE[severity - 1]
     values = image.reshape(-1)
     result = np.empty_like(values)
-    noise = np.empty(min(_BLOCK, values.size))
-    for start in range(0, values.size, _BLOCK):
-        unit = values[start : start + _BLOCK] / 255.0
+    noise = np.empty(VALUES)
+    for block in blocks(values.size):
+        unit = _UNIT.take(values[block])
         drawn = noise[: unit.size]
         generator.standard_normal(out=drawn)
         drawn *= scale
         drawn *= unit
         drawn += unit
-        result[start : start + _BLOCK] = _to_pixels(drawn)
+        result[block] = _to_pixels(drawn)
     return result.reshape(image.shape)
 
 
 def impulse_noise(image: Pixels, severity: int, generator: np.random.Generator) -> Pixels:
     """Salt and pepper: 3 to 27 % of the values become 0 or 255, evenly."""
     amount = _IMPULSE[severity - 1]
+    drawn = np.empty(VALUES)
+    flipped = np.empty(image.size, dtype=bool)
+    for block in blocks(image.size):
+        np.less_equal(generator.random(out=drawn[: block.stop - block.start]), amount, out=flipped[block])
     # A value that is left alone passes through x / 255 * 255 and is cut, which costs some values one step.
-    result = _THROUGH_UNIT[image]
-    flipped = generator.random(image.size) <= amount
-    salted = generator.random(image.size) <= 0.5
+    result = np.asarray(cv2.LUT(image, _THROUGH_UNIT))
     values = result.reshape(-1)
-    values[flipped & salted] = 255
-    values[flipped & ~salted] = 0
+    for block in blocks(image.size):
+        salted = generator.random(out=drawn[: block.stop - block.start]) <= 0.5
+        np.copyto(values[block], salted.view(np.uint8) * np.uint8(255), where=flipped[block])
     return result
 
 
@@ -81,19 +82,19 @@ def shot_noise(image: Pixels, severity: int, generator: np.random.Generator) -> 
     thresholds, guide, levels = _shot_tables(photons)
     values = image.reshape(-1)
     result = np.empty_like(values)
-    for start in range(0, values.size, _BLOCK):
-        block = values[start : start + _BLOCK].astype(np.intp)
-        drawn = draws(generator, block.size)
-        block *= 1 << _GUIDE_BITS
-        block += drawn >> np.uint32(32 - _GUIDE_BITS)
+    for block in blocks(values.size):
+        drawn = draws(generator, block.stop - block.start)
+        slot = values[block].astype(np.intp)
+        slot <<= _GUIDE_BITS
+        slot += drawn >> np.uint32(32 - _GUIDE_BITS)
         # The guide's entry is the smallest count that a draw in this slice of the range can give, as a place
         # in the table of thresholds; most draws are below its threshold already, the others go on from there.
-        place = guide.take(block)
+        place = guide.take(slot)
         above = np.flatnonzero(drawn >= thresholds.take(place))
         while above.size:
             place[above] += 1
             above = above[drawn[above] >= thresholds.take(place[above])]
-        result[start : start + _BLOCK] = levels.take(place)
+        result[block] = levels.take(place)
     return result.reshape(image.shape)
 
 
@@ -125,7 +126,7 @@ def draws(generator: np.random.Generator, count: int) -> npt.NDArray[np.uint32]:
 
 def poisson_thresholds(mean: float) -> npt.NDArray[np.uint64]:
     """2^32 F(k) for k = 0, 1, ..., rounded, until it reaches 2^32; F is the Poisson distribution function."""
-    # From the top of the distribution down and up, so that nothing underflows; then normalised.
+    # Far enough beyond the mean that what is left out is less than 2^-33.
     count = int(mean + 12 * np.sqrt(mean) + 20)
     k = np.arange(1, count + 1)
     logarithms = np.concatenate([[0.0], np.cumsum(np.log(mean) - np.log(k))]) if mean > 0 else np.zeros(1)

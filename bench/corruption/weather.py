@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from bench.corruption.block import blocks
 from bench.corruption.blur import smear, trail
 from bench.corruption.colour import adjust, unit_saturation
 from bench.corruption.interpolation import zoomed
@@ -54,10 +55,14 @@ def frost(image: Pixels, severity: int, generator: np.random.Generator) -> Pixel
     top = int(generator.integers(0, ice.shape[0] - height))
     left = int(generator.integers(0, ice.shape[1] - width))
     of_image, of_ice = _FROST[severity - 1]
-    result = image * np.float64(of_image)
-    result += ice[top : top + height, left : left + width] * np.float64(of_ice)
-    np.minimum(result, 255, out=result)
-    return result.astype(np.uint8)
+    ice = ice[top : top + height, left : left + width]
+    image_part, ice_part = np.arange(256) * np.float64(of_image), np.arange(256) * np.float64(of_ice)
+    result = np.empty_like(image)
+    for rows in blocks(height, 3 * width):
+        total = cv2.LUT(image[rows], image_part)
+        total += cv2.LUT(ice[rows], ice_part)
+        result[rows] = np.minimum(total, 255, out=total)
+    return result
 
 
 @lru_cache(maxsize=len(_FROST_FILES))
@@ -94,13 +99,16 @@ def fog(image: Pixels, severity: int, generator: np.random.Generator) -> Pixels:
     haze = _plasma(size, decay, generator)[:height, :width]
     haze = haze * strength
     brightest = float(_UNIT[image.max()])
-    result = image / 255.0
-    result += haze[..., np.newaxis]
-    result *= brightest
-    result /= brightest + strength
-    np.clip(result, 0, 1, out=result)
-    result *= 255
-    return result.astype(np.uint8)
+    result = np.empty_like(image)
+    for rows in blocks(height, 3 * width):
+        total = cv2.LUT(image[rows], _UNIT)
+        total += cv2.merge([haze[rows]] * 3)
+        total *= brightest
+        total /= brightest + strength
+        np.clip(total, 0, 1, out=total)
+        total *= 255
+        result[rows] = total
+    return result
 
 
 def _plasma(size: int, decay: float, generator: np.random.Generator) -> npt.NDArray[np.float64]:
@@ -109,24 +117,44 @@ def _plasma(size: int, decay: float, generator: np.random.Generator) -> npt.NDAr
     heights[0, 0] = 0
     step, wobble = size, 100.0
 
-    def wobbled(total: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        return total / 4 + wobble * generator.uniform(-wobble, wobble, total.shape)
-
     while step >= 2:
         half = step // 2
-        corners = heights[::step, ::step]
-        square = corners + np.roll(corners, -1, axis=0)
-        square += np.roll(square, -1, axis=1)
-        heights[half::step, half::step] = wobbled(square)
-        centres = heights[half::step, half::step]
-        above = centres + np.roll(centres, 1, axis=0)
-        heights[::step, half::step] = wobbled(above + (corners + np.roll(corners, -1, axis=1)))
-        before = centres + np.roll(centres, 1, axis=1)
-        heights[half::step, ::step] = wobbled(before + (corners + np.roll(corners, -1, axis=0)))
+        corners = np.ascontiguousarray(heights[::step, ::step])
+        beside = _with_neighbour(corners, 1, 1)
+        below = _with_neighbour(corners, 1, 0)
+        square = _with_neighbour(below, 1, 1)
+        centres = _wobbled(square, wobble, generator)
+        heights[half::step, half::step] = centres
+        heights[::step, half::step] = _wobbled(_with_neighbour(centres, -1, 0) + beside, wobble, generator)
+        heights[half::step, ::step] = _wobbled(_with_neighbour(centres, -1, 1) + below, wobble, generator)
         step = half
         wobble /= decay
     heights -= heights.min()
     return heights / heights.max()
+
+
+def _wobbled(
+    total: npt.NDArray[np.float64], wobble: float, generator: np.random.Generator
+) -> npt.NDArray[np.float64]:
+    total /= 4
+    noise = generator.uniform(-wobble, wobble, total.shape)
+    noise *= wobble
+    total += noise
+    return total
+
+
+def _with_neighbour(field: npt.NDArray[np.float64], step: int, axis: int) -> npt.NDArray[np.float64]:
+    """Each value plus the next one (step 1) or the one before (step -1) along an axis, which is a ring."""
+    total = field.copy()
+    if axis == 1:
+        total, field = total.T, field.T
+    if step == 1:
+        total[:-1] += field[1:]
+        total[-1] += field[0]
+    else:
+        total[1:] += field[:-1]
+        total[0] += field[-1]
+    return total.T if axis == 1 else total
 
 
 def snow(image: Pixels, severity: int, generator: np.random.Generator) -> Pixels:
@@ -137,20 +165,32 @@ def snow(image: Pixels, severity: int, generator: np.random.Generator) -> Pixels
     flakes = _enlarged(noise, factor)
     flakes[flakes < least] = 0
     np.clip(flakes, 0, 1, out=flakes)
-    fallen, exactly = smear(flakes, trail(radius, sigma, generator.uniform(-135, -45), *flakes.shape))
-    fallen *= 255
-    bytes_of_snow = truncate(
-        fallen[:height, :width], lambda row, column: np.round(exactly(row, column) * 255), offset=0.5
-    )
-    fall = cv2.LUT(bytes_of_snow, _UNIT)[..., np.newaxis]
-    unit = image.astype(np.float32) / np.float32(255)
-    pale = cv2.cvtColor(unit, cv2.COLOR_RGB2GRAY)[..., np.newaxis] * np.float32(1.5) + np.float32(0.5)
-    unit = np.float32(share) * unit + np.float32(1 - share) * np.maximum(unit, pale)
-    result = unit + fall
-    result += fall[::-1, ::-1]
-    np.clip(result, 0, 1, out=result)
-    result *= 255
-    return result.astype(np.uint8)
+    path = trail(radius, sigma, generator.uniform(-135, -45), *flakes.shape)
+    fall = np.empty((height, width), dtype=np.uint8)
+    for rows, fallen, exactly in smear(flakes, path, height):
+        fallen *= 255
+        fall[rows] = truncate(
+            fallen, lambda row, column, at=exactly: np.round(at(row, column) * 255), offset=0.5
+        )[:, :width]
+    turned = np.ascontiguousarray(fall[::-1, ::-1])
+    result = np.empty_like(image)
+    for rows in blocks(height, 3 * width):
+        unit = image[rows].astype(np.float32)
+        unit /= np.float32(255)
+        pale = cv2.cvtColor(unit, cv2.COLOR_RGB2GRAY)
+        pale *= np.float32(1.5)
+        pale += np.float32(0.5)
+        paler = np.maximum(unit, cv2.merge([pale] * 3))
+        paler *= np.float32(1 - share)
+        unit *= np.float32(share)
+        unit += paler
+        total = unit.astype(np.float64)
+        total += cv2.merge([cv2.LUT(fall[rows], _UNIT)] * 3)
+        total += cv2.merge([cv2.LUT(turned[rows], _UNIT)] * 3)
+        np.clip(total, 0, 1, out=total)
+        total *= 255
+        result[rows] = total
+    return result
 
 
 def _enlarged(noise: npt.NDArray[np.float64], factor: float) -> npt.NDArray[np.float64]:
