@@ -153,14 +153,15 @@ def _code() -> CodeType:
 
 def _stand_ins(generator: np.random.Generator | None) -> dict[str, Any]:
     from scipy import ndimage
-    from skimage import color, filters, util
+    from skimage import color, filters
+    from skimage.util import random_noise as scikit_noise
 
     def gaussian(image: Any, sigma: Any, multichannel: bool = False, **options: Any) -> Any:
         return filters.gaussian(image, sigma, channel_axis=-1 if multichannel else None, **options)
 
     def random_noise(image: Any, mode: str, amount: float) -> Any:
         # Without a Generator of ours scikit-image draws from a fresh one, as it does in the package.
-        return util.random_noise(image, mode=mode, rng=generator, amount=amount)
+        return scikit_noise(image, mode=mode, rng=generator, amount=amount)
 
     def resource_filename(package: str, path: str) -> str:
         del package
