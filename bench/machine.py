@@ -427,9 +427,9 @@ def _governor(probe: Probe) -> Reading:
 def _temperature(probe: Probe) -> Reading:
     zones: dict[str, tuple[float, str]] = {}
     for zone in probe.glob("sys/class/thermal/thermal_zone*"):
-        kind, value = _each(probe, [zone], "type"), _numbers(_each(probe, [zone], "temp"))
-        if kind and value:
-            zones.setdefault(kind[0], (value[0] / 1000, probe.where(zone / "temp")))
+        kinds, value = _each(probe, [zone], "type"), _numbers(_each(probe, [zone], "temp"))
+        if kinds and value:
+            zones.setdefault(kinds[0], (value[0] / 1000, probe.where(zone / "temp")))
     for kind in (*_ZONES, *zones):
         if kind in zones:
             return known(*zones[kind])
@@ -510,9 +510,10 @@ def _cpu_seconds(probe: Probe) -> Reading:
 def _own_cpu_seconds(probe: Probe) -> Reading:
     found = _file(probe, "proc/self/stat")
     try:
-        # The second field is the program's name in brackets and may hold spaces.
+        # The second field is the program's name in brackets and may hold spaces. utime, stime, and those of
+        # children that have ended (vcgencmd).
         words = found["value"].rpartition(")")[2].split()
-        return known((int(words[11]) + int(words[12])) / _ticks_per_second(), found["source"])
+        return known(sum(int(word) for word in words[11:15]) / _ticks_per_second(), found["source"])
     except (AttributeError, ValueError, IndexError):
         return missing(found.get("reason", "/proc/self/stat is not understood"))
 

@@ -87,7 +87,9 @@ def percentile(values: npt.NDArray[Any], percent: int) -> float:
     return float(np.partition(values, rank - 1)[rank - 1])
 
 
-def interval_ranks(count: int, percent: int, confidence: float = 0.95) -> tuple[int | None, int | None, float]:
+def interval_ranks(
+    count: int, percent: int, confidence: float = 0.95
+) -> tuple[int | None, int | None, float]:
     """Ranks (from 1) of the order statistics that enclose a percentile.
 
     With B binomial (count, percent / 100): the lower rank is the largest l with P(B < l) <= (1 - confidence) / 2,
@@ -155,7 +157,12 @@ def pack(ticks: Ticks) -> dict[str, Any]:
     # The four bytes of each number are laid apart: the high ones hardly change, and so they compress well.
     planes = np.ascontiguousarray(ticks.astype("<u4")).view(np.uint8).reshape(-1, 4).T
     data = base64.b64encode(zlib.compress(np.ascontiguousarray(planes).tobytes(), 9)).decode()
-    return {"encoding": "base64(zlib(byte planes of uint32))", "tick_ns": TICK, "count": len(ticks), "data": data}
+    return {
+        "encoding": "base64(zlib(byte planes of uint32))",
+        "tick_ns": TICK,
+        "count": len(ticks),
+        "data": data,
+    }
 
 
 def unpack(values: Mapping[str, Any]) -> Ticks:
@@ -166,7 +173,9 @@ def unpack(values: Mapping[str, Any]) -> Ticks:
     """
     count = values["count"]
     if values["tick_ns"] != TICK or not 0 <= count <= MAXIMUM_SAMPLES:
-        raise InputError(f"the samples of the result are in an unknown form (tick {values['tick_ns']} ns, {count})")
+        raise InputError(
+            f"the samples of the result are in an unknown form (tick {values['tick_ns']} ns, {count})"
+        )
     try:
         # One byte more than promised is let through, so that a longer stream is noticed and none is unbounded.
         data = zlib.decompressobj().decompress(base64.b64decode(values["data"], validate=True), 4 * count + 1)

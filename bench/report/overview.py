@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bench.machine import board_name
 from bench.plot import MARKERS, PALETTE, new_figure, to_svg
 from bench.report.models import distinct_models, own_score
 from bench.result import Entry
@@ -141,7 +142,17 @@ def summary_csv(entries: Sequence[Entry]) -> str:
 
 
 def _latency(entry: Entry) -> dict[str, Any]:
-    raise NotImplementedError
+    machine, body = entry.machine or {}, entry.body
+    delegate = "" if body["xnnpack"] else ", no XNNPACK"
+    return {
+        "board": board_name(machine),
+        "runtime": f"{body['runtime']['name']} {body['runtime']['version']}{delegate}",
+        "threads": body["threads"],
+        "p50": body["end_to_end"]["p50"],
+        "p90": body["end_to_end"]["p90"],
+        "throughput": body["throughput_per_s"],
+        "suspect": bool(machine.get("suspect")),
+    }
 
 
 def _robustness(entry: Entry | None) -> dict[str, Any]:
