@@ -228,7 +228,7 @@ def measure(query: Callable[[], Sequence[int]], protocol: Protocol, clock: Clock
         rows.append(query())
         seconds = (clock() - start) / 1e9
         if len(rows) >= next_check and seconds >= protocol.minimum_seconds:
-            whole = to_ticks(rows).sum(axis=1, dtype=np.int64)
+            whole = to_ticks(np.asarray(rows)).sum(axis=1, dtype=np.int64)
             if percentile_interval(whole, 90).width(percentile(whole, 90)) < protocol.precision:
                 ended = "precision"
                 break
@@ -243,7 +243,7 @@ def measure(query: Callable[[], Sequence[int]], protocol: Protocol, clock: Clock
             during.append(look())
             query()
             next_look = (clock() - start) / 1e9 + protocol.look_seconds
-    return Measurement(to_ticks(rows), ended, seconds, tuple(during))
+    return Measurement(to_ticks(np.asarray(rows)), ended, seconds, tuple(during))
 
 
 def harness_cost(clock: Clock = time.perf_counter_ns, queries: int = 2000) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -42,8 +43,8 @@ def compare(
         for key in keys:
             complain(f"only in {where}: {', '.join(map(str, key[:4]))}, {key[4]} threads")
     if all(robust):
-        from bench.significance import compare_table
-
+        # Paired tests need SciPy's statistics, which take seconds to import on a small board.
+        compare_table = import_module("bench.significance").compare_table
         for one in robust[0]:
             for other in robust[1]:
                 typer.echo(text_table(compare_table(one, other)))

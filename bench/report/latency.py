@@ -105,26 +105,47 @@ def _explanations(entries: Sequence[Entry]) -> Iterable[str]:
 
 
 def _warnings(entries: Sequence[Entry], labels: Sequence[str]) -> Iterable[str]:
+    """Every warning; runs that share one are named together, the worst of them with its figure."""
+    found: dict[str, list[tuple[float, str, str]]] = {}
+
+    def warn(kind: str, label: str, severity: float, text: str) -> None:
+        found.setdefault(kind, []).append((severity, label, text))
+
     for entry, label in zip(entries, labels, strict=True):
         machine, body = entry.machine or {}, entry.body
         for reason in machine.get("suspect", ()):
-            yield f"{label}: {reason}. The times may not be the machine's own."
+            kind, _, detail = reason.partition(": ")
+            load = machine.get("other_load_cores", {}).get("value") or 0.0
+            warn(f"Suspect times, {kind}", label, load if kind == "busy" else 0.0, detail)
         cores = machine.get("cores", {}).get("value")
         if cores is not None and body["threads"] > cores:
-            yield f"{label}: {body['threads']} threads on {cores} cores."
-        if body["ended"] != "precision":
-            width = body["p90_interval"]["width"]
-            known = "unknown" if width is None else f"{width:.1%} of the p90"
-            yield (
-                f"{label}: ended by the {body['ended']} before the interval of the p90 was below"
-                f" {body['protocol']['precision']:.0%}; it is {known}."
+            warn("More threads than cores", label, body["threads"], f"{body['threads']} on {cores}")
+        width = body["p90_interval"]["width"]
+        if body["ended"] != "precision" and (width is None or width >= body["protocol"]["precision"]):
+            share = "unknown" if width is None else f"{width:.1%} of the p90"
+            warn(
+                f"Ended by the {body['ended']} before the p90's interval was below {body['protocol']['precision']:.0%}",
+                label,
+                math.inf if width is None else width,
+                f"the interval is {share}",
             )
         if body["warm_up"]["ended"] != "settled":
-            yield f"{label}: the warm-up ended by its {body['warm_up']['ended']} before the median had come to rest."
+            ended = body["warm_up"]["ended"]
+            warn(f"Warm-up ended by its {ended} before the median had come to rest", label, 0.0, ended)
         if body["cold_start"].get("total_ms") is None:
-            yield f"{label}: no cold start, {body['cold_start']['reason']}."
+            warn("No cold start", label, 0.0, body["cold_start"]["reason"])
         if body["soak"] and body["soak"]["drift"] > 1.05:
-            yield f"{label}: slowed down by {body['soak']['drift'] - 1:.0%} during the sustained run."
+            drift = body["soak"]["drift"]
+            warn("Slower at the end of the sustained run", label, drift, f"by {drift - 1:.0%}")
+    for kind, members in found.items():
+        _, label, text = max(members)
+        if len(members) == 1:
+            yield f"{kind}: {label} ({text})."
+        elif len(members) == len(entries):
+            yield f"{kind}: all {len(entries)} runs, at worst {label} ({text})."
+        else:
+            names = "; ".join(name for _, name, _ in members)
+            yield f"{kind}: {len(members)} of {len(entries)} runs, at worst {label} ({text}): {names}."
 
 
 def _times(entries: Sequence[Entry]) -> Table:
@@ -385,8 +406,8 @@ def _distribution(entries: Sequence[Entry], labels: Sequence[str]) -> Figure:
     slowest = max(range(len(entries)), key=lambda position: entries[position].body["end_to_end"]["p90"])
     fastest = min(range(len(entries)), key=lambda position: entries[position].body["end_to_end"]["p90"])
     return Figure(
-        title="Distribution of the end-to-end latency: share of the queries done within a time. A steep line is a steady"
-        " model; the dotted line marks the p90.",
+        title="Distribution of the end-to-end latency: share of the queries done within a time. A steep line is a"
+        " steady model; the dotted line marks the p90.",
         alternative=f"Cumulative distributions of {len(entries)} runs. Fastest by p90: {labels[fastest]},"
         f" {entries[fastest].body['end_to_end']['p90']:.1f} ms; slowest: {labels[slowest]},"
         f" {entries[slowest].body['end_to_end']['p90']:.1f} ms.",
@@ -438,7 +459,7 @@ def _stage_bars(entries: Sequence[Entry], labels: Sequence[str]) -> Figure:
 
 
 def _thread_lines(entries: Sequence[Entry]) -> Figure | None:
-    series: dict[tuple[str, ...], dict[int, float]] = {}
+    series: dict[tuple[str, str, str, str], dict[int, float]] = {}
     for entry in entries:
         body = entry.body
         key = (
