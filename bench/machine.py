@@ -513,7 +513,7 @@ def _own_cpu_seconds(probe: Probe) -> Reading:
         # The second field is the program's name in brackets and may hold spaces. utime, stime, and those of
         # children that have ended (vcgencmd).
         words = found["value"].rpartition(")")[2].split()
-        return known(sum(int(word) for word in words[11:15]) / _ticks_per_second(), found["source"])
+        return known(sum(int(words[field]) for field in range(11, 15)) / _ticks_per_second(), found["source"])
     except (AttributeError, ValueError, IndexError):
         return missing(found.get("reason", "/proc/self/stat is not understood"))
 

@@ -293,7 +293,8 @@ def _quantised_times(found: Sequence[Line]) -> list[str]:
         answers.append(
             f"Quantisation of {line.model['architecture']} to int8 on {line.board} ({line.runtime},"
             f" {_threads(line.threads)}): p90 {line.p90:.1f} ms against {twin.p90:.1f} ms in float32,"
-            f" {twin.p90 / line.p90:.2f} times as fast, {line.model['bytes'] / twin.model['bytes']:.0%} of the size{skill}{mark}."
+            f" {twin.p90 / line.p90:.2f} times as fast, {line.model['bytes'] / twin.model['bytes']:.0%} of the size"
+            f"{skill}{mark}."
         )
     return answers
 
