@@ -37,6 +37,7 @@ from bench.sample import (
     to_ticks,
 )
 from edge.classifier import Classifier, Prediction
+from edge.contract import read_model
 from edge.errors import InputError
 from edge.preprocessing import fit, read_photograph
 from edge.runtime import INSTALL_HINT, RUNTIMES, installed_runtimes
@@ -421,6 +422,8 @@ def measure_model(
     def look() -> Mapping[str, Reading]:
         return observe(probe)
 
+    # A file that is no model is refused before processes are started for it; its bytes are not kept.
+    read_model(path)
     say(description=f"{name}: cold start")
     cold = cold_start(
         path,
