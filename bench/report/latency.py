@@ -376,39 +376,39 @@ def _whole(entry: Entry) -> Any:
 
 
 def _distribution(entries: Sequence[Entry], labels: Sequence[str]) -> Figure:
-    groups = _networks(entries)
-    figure, axes = new_figure(7.0, 2.9 * len(groups), rows=len(groups))
+    figure, axis = new_figure(7.0, 1.1 + 0.34 * len(entries))
     rows: list[list[Cell]] = []
-    percents = np.arange(0, 101)
-    for axis, (network, members) in zip(np.atleast_1d(axes), groups.items(), strict=True):
-        for place, position in enumerate(members):
-            whole = _whole(entries[position])
-            values = [percentile(whole, int(percent)) for percent in percents]
+    percents = range(101)
+    networks = list(_networks(entries))
+    for row, (entry, label) in enumerate(zip(entries, labels, strict=True)):
+        whole = _whole(entry)
+        values = [percentile(whole, percent) for percent in percents]
+        colour = PALETTE[networks.index(str((entry.model or {}).get("architecture"))) % len(PALETTE)]
+        # How often each time occurred, on the logarithmic scale of the axis.
+        counts, edges = np.histogram(np.log10(whole), bins=40)
+        heights = 0.8 * counts / counts.max()
+        axis.fill_between(
+            10**edges, row, row - np.append(heights, heights[-1]), step="post", color=colour, alpha=0.5
+        )
+        axis.plot([values[50]] * 2, [row - 0.8, row], color=colour, linewidth=1.5)
+        interval = entry.body["p90_interval"]
+        axis.plot([values[90]], [row], marker="D", color=colour, markersize=4)
+        if interval["lower"] is not None and interval["upper"] is not None:
             axis.plot(
-                values,
-                percents,
-                color=PALETTE[place % len(PALETTE)],
-                linestyle=_LINES[place // len(PALETTE) % len(_LINES)],
-                drawstyle="steps-post",
-                label=labels[position],
+                [interval["lower"], interval["upper"]], [row, row], color=colour, linewidth=3, alpha=0.6
             )
-            rows += [
-                [labels[position], int(percent), value]
-                for percent, value in zip(percents, values, strict=True)
-            ]
-        axis.axhline(90, color="#7A7A7A", linewidth=0.8, linestyle=":")
-        axis.set_title(network, loc="left", fontsize=10)
-        axis.set_xscale("log")
-        axis.set_ylabel("queries within, %")
-        axis.legend(fontsize=7, loc="lower right")
-        _plain_ticks(axis)
-    np.atleast_1d(axes)[-1].set_xlabel("end to end, ms")
+        rows += [[label, percent, value] for percent, value in zip(percents, values, strict=True)]
+    axis.set_yticks(range(len(entries)), labels, fontsize=8)
+    axis.set_ylim(len(entries) - 0.6, -1.0)
+    axis.set_xscale("log")
+    axis.set_xlabel("end to end, ms")
+    _plain_numbers(axis.xaxis)
     slowest = max(range(len(entries)), key=lambda position: entries[position].body["end_to_end"]["p90"])
     fastest = min(range(len(entries)), key=lambda position: entries[position].body["end_to_end"]["p90"])
     return Figure(
-        title="Distribution of the end-to-end latency: share of the queries done within a time. A steep line is a"
-        " steady model; the dotted line marks the p90.",
-        alternative=f"Cumulative distributions of {len(entries)} runs. Fastest by p90: {labels[fastest]},"
+        title="Distribution of the end-to-end latency: how often each time occurred. The upright line is the median,"
+        " the diamond the p90 with its 95 % interval as a bar; colour tells the network.",
+        alternative=f"Distributions of {len(entries)} runs. Fastest by p90: {labels[fastest]},"
         f" {entries[fastest].body['end_to_end']['p90']:.1f} ms; slowest: {labels[slowest]},"
         f" {entries[slowest].body['end_to_end']['p90']:.1f} ms.",
         svg=to_svg(figure),
@@ -416,13 +416,14 @@ def _distribution(entries: Sequence[Entry], labels: Sequence[str]) -> Figure:
     )
 
 
-def _plain_ticks(axis: Any) -> None:
-    """A logarithmic axis with numbers as people write them."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+def _plain_numbers(axis: Any) -> None:
+    """A logarithmic axis with numbers as people write them, whether it spans many decades or a part of one."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-    axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.xaxis.set_minor_formatter(NullFormatter())
+    low, high = sorted(axis.get_view_interval())
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if high > 4 * low else MaxNLocator(5))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _stage_bars(entries: Sequence[Entry], labels: Sequence[str]) -> Figure:
@@ -437,7 +438,7 @@ def _stage_bars(entries: Sequence[Entry], labels: Sequence[str]) -> Figure:
             widths = np.array([entries[position].body["stages"][stage]["p50"] for position in members])
             axis.barh(range(len(members)), widths, left=left, color=PALETTE[place], label=stage, height=0.7)
             left += widths
-        axis.set_yticks(range(len(members)), [labels[position] for position in members], fontsize=7)
+        axis.set_yticks(range(len(members)), [labels[position] for position in members], fontsize=8)
         axis.invert_yaxis()
         axis.set_title(network, loc="left", fontsize=10)
         axis.grid(axis="y", visible=False)
@@ -489,6 +490,7 @@ def _thread_lines(entries: Sequence[Entry]) -> Figure | None:
         )
         rows += [[*key, count, points[count]] for count in threads]
     axis.set_yscale("log")
+    _plain_numbers(axis.yaxis)
     axis.set_xticks(sorted({count for points in drawn.values() for count in points}))
     axis.set_xlabel("threads")
     axis.set_ylabel("p90 end to end, ms")
