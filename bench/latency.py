@@ -25,6 +25,7 @@ import numpy as np
 
 from bench.cold_start import cold_start
 from bench.machine import Probe, Reading, describe, missing, observe, record
+from bench.operator_profile import operator_profile
 from bench.result import Entry, describe_model
 from bench.sample import (
     Ticks,
@@ -360,14 +361,6 @@ def soak(
     }
 
 
-def operator_profile(classifier: Classifier) -> Reading:
-    """Time of each operator; no runtime that this kit opens shows it to Python, and so there is only a reason."""
-    return missing(
-        f"the Python interpreter of {classifier.runtime} offers no per-operator times (its C++ profiler cannot be"
-        " reached from Python)"
-    )
-
-
 def describe_line(entry: Entry) -> str:
     """A latency entry in one line, for the terminal."""
     body, model = entry.body, entry.model or {}
@@ -390,6 +383,7 @@ def measure_model(
     protocol: Protocol | None = None,
     soak_seconds: float = 0.0,
     peer: bool = False,
+    operators: bool = False,
     probe: Probe | None = None,
     clock: Clock = time.perf_counter_ns,
     step: Callable[..., None] | None = None,
@@ -404,6 +398,7 @@ def measure_model(
         protocol: when to stop.
         soak_seconds: length of the sustained run; 0 for none.
         peer: also time the way the nearest public script does.
+        operators: also profile the operators, where the runtime can.
         probe: where the sensors are.
         clock: nanoseconds.
         step: told what is being done (`description=`).
@@ -454,6 +449,13 @@ def measure_model(
             say(description=f"{name}: soak")
             soaked = soak(query, soak_seconds, clock, look)
         after, seconds = look(), (clock() - start) / 1e9
+    profile = missing("not asked for")
+    if operators:
+        say(description=f"{name}: operators")
+        runtime = classifier.runtime
+        profile = operator_profile(
+            path, pictures[0], runtime.name, runtime.version, configuration.threads, configuration.xnnpack
+        )
     whole = measured.ticks.sum(axis=1, dtype=np.int64)
     times = milliseconds(whole)
     interval = percentile_interval(times, 90)
@@ -485,7 +487,7 @@ def measure_model(
         "harness": harness,
         "garbage_collection": "run before, off while timed",
         "peak_memory_bytes": after["peak_memory_bytes"],
-        "operators": operator_profile(classifier),
+        "operators": profile,
         "peer": None
         if peer_ticks is None
         else {

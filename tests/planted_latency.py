@@ -71,6 +71,7 @@ def planted_entry(
     threads: int = 1,
     suspect: Sequence[str] = (),
     soak: dict[str, Any] | None = None,
+    operators: Sequence[tuple[str, str, float]] = (),
 ) -> Entry:
     """An entry whose queries took `times` (milliseconds): a tenth decoding, the rest the network."""
     nanoseconds = np.round(np.asarray(times, dtype=np.float64) * 1e6)
@@ -110,7 +111,7 @@ def planted_entry(
         "harness": {"queries": 2000, "timed_p50_us": 1.5, "per_query_us": 3.0},
         "garbage_collection": "run before, off while timed",
         "peak_memory_bytes": known(10**8, "t"),
-        "operators": missing("the runtime offers none"),
+        "operators": planted_operators(operators),
         "peer": {
             "warm_ups": 10,
             "invoke": asdict(summarise(milliseconds(ticks["invoke"]))),
@@ -134,6 +135,16 @@ def planted_entry(
     }
     data = {"name": "planted", "digest": None, "images": 3, "source": "photographs"}
     return Entry("latency", body, machine, model or planted_model(), data)
+
+
+def planted_operators(operators: Sequence[tuple[str, str, float]]) -> dict[str, Any]:
+    """A profile of (operator, part, milliseconds), or the reason why there is none."""
+    if not operators:
+        return missing("the runtime offers none")
+    total = sum(ms for _, _, ms in operators)
+    return known(
+        [{"operator": name, "part": part, "ms": ms, "share": ms / total} for name, part, ms in operators], "t"
+    )
 
 
 def planted_soak() -> dict[str, Any]:

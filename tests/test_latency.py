@@ -384,7 +384,7 @@ def test_statistics_in_the_file_are_those_of_its_samples(measured: Path) -> None
     body = entry.body
     ticks = {stage: unpack(body["samples"][stage]) for stage in STAGES}
     whole = milliseconds(np.sum(list(ticks.values()), axis=0, dtype=np.int64))
-    assert len(whole) == body["queries"] == body["end_to_end"]["count"] >= 20
+    assert len(whole) == body["queries"] == body["end_to_end"]["count"] > 0
     assert body["end_to_end"]["p90"] == percentile(whole, 90)
     assert body["end_to_end"]["mean"] == pytest.approx(whole.mean())
     assert body["throughput_per_s"] == pytest.approx(1e3 / whole.mean())

@@ -37,6 +37,9 @@ def latency(
         bool,
         typer.Option("--peer", help="Also time invoke alone over 400 pictures, as the peer script does."),
     ] = False,
+    operators: Annotated[
+        bool, typer.Option("--operators", help="Also profile the operators, where the runtime can.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="Result file to write.")] = Path("latency.json"),
 ) -> None:
     """Time models picture by picture: cold start, then every stage from file to label, until the p90 is known to 2 %.

@@ -12,6 +12,7 @@ import numpy as np
 
 from bench.latency import STAGES
 from bench.machine import THROTTLE_BITS, board_name
+from bench.operator_profile import by_kind
 from bench.plot import MARKERS, PALETTE, new_figure, to_svg
 from bench.result import Entry
 from bench.sample import milliseconds, percentile, unpack
@@ -29,6 +30,7 @@ def section(entries: Sequence[Entry]) -> Section:
         _times(entries),
         _boards(entries),
         _stage_table(entries, labels),
+        _operators(entries, labels),
         _cold_starts(entries, labels),
         _peer(entries, labels),
         _machines(entries),
@@ -95,13 +97,11 @@ def _explanations(entries: Sequence[Entry]) -> Iterable[str]:
         f" {max(cost['per_query_us'] for cost in costs):.2f} µs. The garbage collector runs before and is off while"
         " queries are timed."
     )
-    reasons = {
-        str(entry.body["operators"].get("reason"))
-        for entry in entries
-        if entry.body["operators"]["value"] is None
-    }
-    for reason in sorted(reasons):
-        yield f"No table of operators: {reason}."
+    readings = [entry.body["operators"] for entry in entries]
+    for reason in sorted(
+        {str(one["reason"]) for one in readings if one["value"] is None} - {"not asked for"}
+    ):
+        yield f"No operators of some or all runs: {reason}."
 
 
 def _warnings(entries: Sequence[Entry], labels: Sequence[str]) -> Iterable[str]:
@@ -205,6 +205,42 @@ def _stage_table(entries: Sequence[Entry], labels: Sequence[str]) -> Table:
     ]
     note = "Medians of each stage by itself; they need not add up to the median of the whole."
     return Table("Where the time goes: medians, milliseconds", ("run", *STAGES, "end to end"), rows, note)
+
+
+def _operators(entries: Sequence[Entry], labels: Sequence[str]) -> Table | None:
+    rows: list[list[Cell]] = []
+    for entry, label in zip(entries, labels, strict=True):
+        operators = entry.body["operators"]["value"]
+        if operators is None:
+            continue
+        kinds = by_kind(operators)
+        elsewhere = [one for one in operators if one["part"] != "Delegate"]
+        cells: list[Cell] = []
+        for place in range(3):
+            if place < len(kinds):
+                name, count, ms, share = kinds[place]
+                cells += [f"{count} x {name.removeprefix('Delegate/')}", ms, share]
+            else:
+                cells += [None, None, None]
+        rows.append(
+            [
+                label,
+                *cells,
+                sum(one["ms"] for one in operators),
+                sum(one["share"] for one in elsewhere),
+            ]
+        )
+    if not rows:
+        return None
+    columns = (
+        "run", "slowest kind of operator", "ms", "share", "second", "ms (second)", "share (second)", "third",
+        "ms (third)", "share (third)", "sum, ms", "share outside XNNPACK",
+    )  # fmt: skip
+    note = (
+        "Means of one inference, profiled in a process of its own after the timed queries; the profiler costs time,"
+        " so the sum may exceed our invoke. The result file holds every operator in order."
+    )
+    return Table("Operators, from the runtime's profiler", columns, rows, note)
 
 
 def _cold_starts(entries: Sequence[Entry], labels: Sequence[str]) -> Table:
