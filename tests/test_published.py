@@ -38,7 +38,10 @@ def test_the_models_agree_on_the_reference_within_the_rounding_of_the_tables(cor
 
 def test_the_fifth_model_is_the_reference_and_has_100_throughout() -> None:
     relative = relate(
-        published_errors(PUBLISHED, REFERENCE), published_reference(PUBLISHED), tuple(PUBLISHED.ce), SEVERITIES
+        published_errors(PUBLISHED, REFERENCE),
+        published_reference(PUBLISHED),
+        tuple(PUBLISHED.ce),
+        SEVERITIES,
     )
     assert list(relative.ce.values()) == pytest.approx([100.0] * 19)
     assert relative.relative_mce == pytest.approx(100.0)
@@ -59,8 +62,8 @@ def test_the_printed_mce_of_every_column_is_reproduced(model: str) -> None:
     )
     assert relative.missing == ()
     assert relative.mce == pytest.approx(PUBLISHED.mce[model], abs=0.1)
-    # Relative CE divides by increases as small as 5 points, which the rounding of CE moves by a tenth.
-    assert relative.relative_mce == pytest.approx(PUBLISHED.relative_mce[model], abs=2.5)
+    # Relative CE divides by increases as small as 5 points, so the rounding of CE counts several times.
+    assert relative.relative_mce == pytest.approx(PUBLISHED.relative_mce[model], abs=0.4)
 
 
 @pytest.mark.parametrize("model", PUBLISHED.models)
