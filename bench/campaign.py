@@ -42,6 +42,9 @@ from edge.classifier import Classifier
 from edge.console import complain, progress
 from edge.errors import InputError
 
+AUTO = "auto"
+"""Choice of photographs: held-out if the data are those that the model was trained on, else fresh."""
+
 FALLBACK = "burst"
 """The split of a model whose own one cannot be told: the strictest that covers every class."""
 
@@ -183,12 +186,14 @@ def parse_severities(text: str) -> tuple[int, ...]:
 
 def summary(entry: Entry) -> list[str]:
     """An entry in a few lines of text."""
-    assert entry.model is not None and entry.data is not None
+    assert entry.model is not None
+    assert entry.data is not None
     body = entry.body
     name = entry.model["name"]
     lines = [
         f"{name} ({entry.model['precision']}, {body['runtime']}): {body['images']['number']} pictures of"
-        f" {entry.data['name']}, {body['images']['choice']}; {body['images']['bursts']} bursts; {body['encoding']['text']}"
+        f" {entry.data['name']}, {body['images']['choice']}; {body['images']['bursts']} bursts;"
+        f" {body['encoding']['text']}"
     ]
     lines += [f"  note: {warning}" for warning in body["warnings"]]
     if not body["labelled"]:
@@ -306,20 +311,22 @@ def _selections(
 
     groups: dict[tuple[str, Any], tuple[Selection, list[Classifier]]] = {}
     for classifier in classifiers:
+        images = options.images
+        if images == AUTO:
+            training = classifier.contract.training
+            own = training is not None and training.data_digest == dataset.digest
+            images = "held-out" if own else "fresh"
         split: Split | None = None
-        if options.images in ("held-out", "all"):
-            if options.split == OWN:
-                split = own_split(classifier.contract, dataset)
-                if split is None:
-                    complain(
-                        f"{classifier.model.path}: its own split cannot be made again for {dataset.root};"
-                        f" the {FALLBACK} split is taken"
-                    )
-                    split = drawn(FALLBACK)
-            else:
-                split = drawn(options.split)
-        selection = select(dataset, options.images, split, options.limit, options.seed, members)
-        if options.images == "fresh":
+        if images in ("held-out", "all"):
+            split = own_split(classifier.contract, dataset) if options.split == OWN else drawn(options.split)
+            if split is None and images == "held-out":
+                complain(
+                    f"{classifier.model.path}: its own split cannot be made again for {dataset.root};"
+                    f" the {FALLBACK} split is taken"
+                )
+                split = drawn(FALLBACK)
+        selection = select(dataset, images, split, options.limit, options.seed, members)
+        if images == "fresh":
             given = drawn(options.split) if options.split.endswith(".json") else None
             check_fresh(selection, classifier.contract, given, str(classifier.model.path))
         key = (f"{selection.digest} {selection.choice}", classifier.contract.input)

@@ -164,8 +164,9 @@ def check_space(planned: CorruptedSet, needed: Estimate) -> None:
     """
     if needed.bytes > needed.free_bytes:
         raise InputError(
-            f"{planned.root}: the set needs about {needed.bytes / 1e9:.2f} GB more, but {needed.free_bytes / 1e9:.2f} GB"
-            " are free; free some space, choose another disk, or fewer corruptions or photographs"
+            f"{planned.root}: the set needs about {needed.bytes / 1e9:.2f} GB more, but"
+            f" {needed.free_bytes / 1e9:.2f} GB are free; free some space, choose another disk, or"
+            " fewer corruptions or photographs"
         )
     if needed.free_files is not None and needed.files > needed.free_files:
         raise InputError(

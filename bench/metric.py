@@ -29,6 +29,9 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
+ROUNDING = 1e-12
+"""A denominator that is not larger counts as zero: no set of photographs has an error that small."""
+
 
 @dataclass(frozen=True)
 class Errors:
@@ -102,8 +105,8 @@ class Relative:
 
 
 def corruption_error(model: float, reference: float) -> float | None:
-    """CE in percent from two mean errors (0..1); None where the reference makes no error."""
-    return None if reference <= 0 else 100 * model / reference
+    """CE in percent from two mean errors (0..1); None where the reference makes no error (below `ROUNDING`)."""
+    return None if reference <= ROUNDING else 100 * model / reference
 
 
 def relative_corruption_error(
@@ -111,11 +114,11 @@ def relative_corruption_error(
 ) -> float | None:
     """Relative CE in percent from mean and clean errors (0..1); None where the reference does not get worse.
 
-    The increase of the error is compared with the increase of the reference's; differences below 1e-12 are
-    rounding, not an increase.
+    The increase of the error is compared with the increase of the reference's; differences below `ROUNDING` are no
+    increase.
     """
     increase = reference - reference_clean
-    return None if increase <= 1e-12 else 100 * (model - model_clean) / increase
+    return None if increase <= ROUNDING else 100 * (model - model_clean) / increase
 
 
 def relate(
@@ -166,12 +169,12 @@ def mean_corruption_errors(
     others = np.array(
         [np.nan if (value := reference.mean(name, severities)) is None else value for name in corruptions]
     )
-    usable = np.nan_to_num(others) > 0
+    usable = np.nan_to_num(others) > ROUNDING
     mce = (100 * means[:, usable] / others[usable]).mean(axis=1) if usable.any() else None
     if reference.clean is None:
         return mce, None
     increase = np.nan_to_num(others - reference.clean)
-    usable = increase > 1e-12
+    usable = increase > ROUNDING
     if not usable.any():
         return mce, None
     return mce, (100 * (means[:, usable] - clean[:, np.newaxis]) / increase[usable]).mean(axis=1)

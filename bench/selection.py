@@ -144,7 +144,7 @@ def select(
         InputError: nothing is left, or a chosen photograph is not in the corrupted set.
     """
     if images not in CHOICES:
-        raise InputError(f"--images {images!r} is not known; choose {', '.join(CHOICES[:-1])}")
+        raise InputError(f"--images {images!r} is not known; choose {', '.join(CHOICES[:-1])} or auto")
     if images == "held-out":
         assert split is not None
         chosen: Sequence[Photograph] = part_of(split, dataset, PART)

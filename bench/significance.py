@@ -10,7 +10,6 @@ stands beside them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -213,9 +212,12 @@ def mcnemar(only_first: int, only_second: int) -> float:
     total = only_first + only_second
     if total == 0:
         return 1.0
-    tail = sum(math.comb(total, count) for count in range(min(only_first, only_second) + 1))
-    # Whole numbers up to the division: 2**total overflows a float from 1024 on.
-    return min(1.0, float(_ratio(2 * tail, 1 << total)))
+    tail, term = 1, 1
+    for count in range(min(only_first, only_second)):
+        term = term * (total - count) // (count + 1)
+        tail += term
+    # Whole numbers up to the division, which Python does exactly: 2**total overflows a float from 1024 on.
+    return min(1.0, (2 * tail) / (1 << total))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -330,8 +332,3 @@ def _model_name(entry: Entry) -> str:
 
 def _short(values: object) -> str:
     return str(values)[:120]
-
-
-def _ratio(numerator: int, denominator: int) -> float:
-    """numerator / denominator for whole numbers of any size; Python's division of whole numbers is exact."""
-    return numerator / denominator

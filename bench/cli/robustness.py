@@ -28,7 +28,11 @@ def robustness(
         ),
     ] = "own",
     images: Annotated[
-        str, typer.Option(help="held-out (the split's test part), all (training photographs too), or fresh.")
+        str,
+        typer.Option(
+            help="held-out (the split's test part), all (training photographs too, the study's way), fresh (every"
+            " photograph of data that the model was not trained on), or auto (held-out or fresh, by the data)."
+        ),
     ] = "held-out",
     corruptions: Annotated[
         str,
