@@ -54,8 +54,8 @@ class Options:
     """What `mango-bench robustness` was asked for; see its help for each."""
 
     models: tuple[Path, ...]
-    data: Path | None
     out: Path
+    data: Path | None = None
     split: str = OWN
     images: str = "held-out"
     corruptions: str = "all"

@@ -101,7 +101,8 @@ def run_cluster(
             by_key[key] = task
             return client.submit(work, task, key=key, retries=_RETRIES, pure=True)
 
-        running = as_completed([submit(task) for task in itertools.islice(waiting, _AHEAD * workers)])
+        first = [submit(task) for task in itertools.islice(waiting, _AHEAD * workers)]
+        running = as_completed(first, loop=client.loop)
         for future in running:
             try:
                 result = future.result()
