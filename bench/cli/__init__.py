@@ -1,10 +1,10 @@
 """Command line `mango-bench`: one module for each command."""
 
-from bench.cli import compare, draw, latency, report
+from bench.cli import compare, corrupt, draw, latency, report, robustness
 from bench.cli.app import app
 from edge.console import run
 
-__all__ = ["app", "compare", "draw", "latency", "main", "report"]
+__all__ = ["app", "compare", "corrupt", "draw", "latency", "main", "report", "robustness"]
 
 
 def main() -> None:
