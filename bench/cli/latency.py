@@ -32,6 +32,7 @@ def latency(
     min_count: Annotated[int, typer.Option(help="Counted queries, at least.")] = 200,
     min_time: Annotated[str, typer.Option(help="Time of counted queries, at least: 10s, 2m.")] = "10s",
     max_time: Annotated[str, typer.Option(help="Bound of that time.")] = "60s",
+    cold_starts: Annotated[int, typer.Option(min=1, help="Fresh processes to time.")] = 3,
     soak: Annotated[str, typer.Option(help="Then a sustained run of this length, for example 10m.")] = "0s",
     peer: Annotated[
         bool,
@@ -63,6 +64,7 @@ def latency(
         minimum_count=min_count,
         minimum_seconds=parse_seconds(min_time, "--min-time"),
         maximum_seconds=parse_seconds(max_time, "--max-time"),
+        cold_starts=cold_starts,
     )
     soak_seconds = parse_seconds(soak, "--soak")
     wanted = configurations(runtime, threads, xnnpack)
