@@ -31,7 +31,9 @@ def latency(
     xnnpack: Annotated[str, typer.Option(help="on, off or both.")] = "on",
     min_count: Annotated[int, typer.Option(help="Counted queries, at least.")] = 200,
     min_time: Annotated[str, typer.Option(help="Time of counted queries, at least: 10s, 2m.")] = "10s",
-    max_time: Annotated[str, typer.Option(help="Bound of that time.")] = "60s",
+    max_time: Annotated[
+        str, typer.Option(help="Bound of that time; the warm-up has the same, but at most 30s.")
+    ] = "60s",
     cold_starts: Annotated[int, typer.Option(min=1, help="Fresh processes to time.")] = 3,
     soak: Annotated[str, typer.Option(help="Then a sustained run of this length, for example 10m.")] = "0s",
     peer: Annotated[
@@ -60,10 +62,12 @@ def latency(
     from edge.errors import InputError
 
     paths = models or [DEFAULT_MODEL]
+    bound = parse_seconds(max_time, "--max-time")
     protocol = Protocol(
         minimum_count=min_count,
         minimum_seconds=parse_seconds(min_time, "--min-time"),
-        maximum_seconds=parse_seconds(max_time, "--max-time"),
+        maximum_seconds=bound,
+        warm_up_seconds=min(Protocol.warm_up_seconds, bound),
         cold_starts=cold_starts,
     )
     soak_seconds = parse_seconds(soak, "--soak")

@@ -288,8 +288,8 @@ def _peer(entries: Sequence[Entry], labels: Sequence[str]) -> Table | None:
     if not rows:
         return None
     columns = (
-        "run", "peer's queries", "peer's loop p50", "peer's loop p90", "our invoke p50", "our invoke p90", "our end to end p50",
-        "our end to end p90", "unseen by the peer's loop",
+        "run", "peer's queries", "peer's loop p50", "peer's loop p90", "our invoke p50", "our invoke p90",
+        "our end to end p50", "our end to end p90", "unseen by the peer's loop",
     )  # fmt: skip
     note = (
         "The peer's way, in the same process right after ours: 10 inferences, then 400, the interpreter's invoke alone"
