@@ -1,10 +1,10 @@
 """Command line `mango-bench`: one module for each command."""
 
-from bench.cli import corrupt, draw, robustness
+from bench.cli import corrupt, corruptions_speed, draw, robustness
 from bench.cli.app import app
 from edge.console import run
 
-__all__ = ["app", "corrupt", "draw", "main", "robustness"]
+__all__ = ["app", "corrupt", "corruptions_speed", "draw", "main", "robustness"]
 
 
 def main() -> None:
