@@ -58,6 +58,9 @@ convert: $(DEV)/ready
 	@test -n "$(DATA)" || { echo "error: say where the photographs are: make convert DATA=DIR" >&2; exit 2; }
 	$(DEV)/bin/mango-convert all lcnn --data "$(DATA)" --out $(OUT)/convert --epochs $(EPOCHS)
 
+bench-corruptions: $(DEV)/ready
+	$(DEV)/bin/mango-bench corruptions-speed
+
 lock:
 	$(PYTHON) -m venv build/venv-lock
 	build/venv-lock/bin/python -m pip install --quiet uv

@@ -16,6 +16,7 @@ from bench.corruption import CORRUPTIONS, FAMILIES, SEVERITIES
 from bench.encoding import QUALITY, Encoding
 from bench.metric import Reference
 from bench.prediction import Predictions
+from bench.published import REFERENCE, counterpart, read_published
 from bench.reference import find_references
 from bench.result import Entry, write_results
 from bench.robustness import (
@@ -235,6 +236,7 @@ def summary(entry: Entry) -> list[str]:
             )
             + ("" if decisive is None else f"; largest part {decisive['corruption']} {decisive['share']:.0%}")
         )
+    lines += _published_beside(entry)
     lost = body["quantisation"]
     if lost is not None:
         bounds = lost["intervals"] or {}
@@ -388,6 +390,25 @@ def _beside(body: Mapping[str, Any]) -> str:
         f"the capture time alone reaches accuracy {found['accuracy']:.4f}, macro-F1 {found['macro_f1']:.4f} on the"
         f" {found['split']} split's {found['part']} part"
     )
+
+
+def _published_beside(entry: Entry) -> list[str]:
+    """The study's model of the same architecture, where there is one and mCE is relative to the same reference."""
+    assert entry.model is not None
+    tables = read_published()
+    model = counterpart(tables, str(entry.model["architecture"]))
+    first = entry.body["references"][0] if entry.body["references"] else None
+    if (
+        model is None
+        or first is None
+        or first["mce"] is None
+        or not first["name"].startswith(f"{REFERENCE}, ")
+    ):
+        return []
+    return [
+        f"  beside it, {model} as published (whole data set, training photographs included): clean error"
+        f" {tables.clean[model]:.2%}, mCE {tables.mce[model]:.1f}, relative mCE {tables.relative_mce[model]:.1f}"
+    ]
 
 
 def _worst(title: str, values: Mapping[str, float]) -> list[str]:

@@ -254,11 +254,12 @@ def compare_table(first: Entry, second: Entry) -> Table:
     one = predictions_from_json(first.body["predictions"], str(first.model and first.model["name"]))
     two = predictions_from_json(second.body["predictions"], str(second.model and second.model["name"]))
     check_paired(one, two)
-    for name in ("encoding", "corruption"):
-        if first.body[name] != second.body[name]:
+    for name, of in (("encoding", ("text",)), ("corruption", ("base", "seed"))):
+        made = [", ".join(f"{key} {entry.body[name][key]}" for key in of) for entry in (first, second)]
+        if made[0] != made[1]:
             raise InputError(
-                f"the two results were not made with the same {name} ({_short(first.body[name])} against"
-                f" {_short(second.body[name])}); measure both in the same way"
+                f"the two results were not made with the same {name} ({made[0]} against {made[1]}); measure both in"
+                " the same way"
             )
     assert one.truth is not None
     names = [_model_name(first), _model_name(second)]
@@ -293,6 +294,11 @@ def compare_table(first: Entry, second: Entry) -> Table:
         f"only {names[0]} wrong", f"only {names[1]} wrong", "McNemar p", "Holm p", "differs at 5 %",
     )  # fmt: skip
     note = _difference_note(first, one, two, rows)
+    versions = [str(entry.body["corruption"]["versions"]) for entry in (first, second)]
+    if versions[0] != versions[1]:
+        note += (
+            f" The pictures were corrupted with other package versions: {versions[0]} against {versions[1]}."
+        )
     return Table(f"Robustness: {names[0]} against {names[1]}", columns, rows, note)
 
 
@@ -328,7 +334,3 @@ def _difference_note(first: Entry, one: Predictions, two: Predictions, rows: Seq
 def _model_name(entry: Entry) -> str:
     assert entry.model is not None
     return str(entry.model["name"])
-
-
-def _short(values: object) -> str:
-    return str(values)[:120]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -101,9 +102,9 @@ def predict_unit(unit: Unit) -> list[bytes]:
         InputError: a picture cannot be read, was changed since it was indexed, or this machine has other
             versions of the runtime or the corruptions than the one that planned the run.
     """
-    if not unit.source.stored and unit.source.versions != versions():
+    if not unit.source.stored and unit.source.versions != _versions():
         raise InputError(
-            f"this machine corrupts with {versions()}, the run was started with {unit.source.versions}; install the"
+            f"this machine corrupts with {_versions()}, the run was started with {unit.source.versions}; install the"
             " same versions on all of them"
         )
     classifiers = [_classifier(network) for network in unit.networks]
@@ -184,6 +185,7 @@ def read_shard(folder: Path, name: str, photographs: int) -> Classes | None:
 
 
 _local = threading.local()
+_versions = cache(versions)  # asks the package index of the installation, which takes milliseconds
 
 
 def _classifier(network: Network) -> Classifier:

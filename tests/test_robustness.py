@@ -407,6 +407,7 @@ def test_the_command_line_says_what_it_found(command: Command, leaves: Path, tmp
         "3 pictures of leaves",
         "mean error",
         "relative to ResNet-101, published",
+        "LCNN as published",
         "peak memory",
         "note:",
     ):

@@ -177,6 +177,9 @@ def test_the_comparison_finds_what_differs_and_says_by_how_much() -> None:
     assert "200 photographs in 40 bursts" in table.note
     assert "fewer in 5 of 5 subsets" in table.note
     assert "95 % interval" in table.note
+    assert "other package versions" not in table.note
+    elsewhere = entry(bad, "bad", corruption={"seed": 0, "base": "package", "versions": "numpy 1"})
+    assert "numpy 2 against numpy 1" in compare_table(entry(good, "good"), elsewhere).note
 
 
 @pytest.mark.parametrize(

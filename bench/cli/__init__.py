@@ -1,10 +1,20 @@
 """Command line `mango-bench`: one module for each command."""
 
-from bench.cli import compare, corrupt, draw, latency, report, robustness
+from bench.cli import compare, corrupt, corruptions_speed, draw, latency, report, robustness
 from bench.cli.app import app
 from edge.console import run
 
-__all__ = ["app", "compare", "corrupt", "draw", "latency", "main", "report", "robustness"]
+__all__ = [
+    "app",
+    "compare",
+    "corrupt",
+    "corruptions_speed",
+    "draw",
+    "latency",
+    "main",
+    "report",
+    "robustness",
+]
 
 
 def main() -> None:

@@ -11,12 +11,12 @@ the package is Michaelis et al., Benchmarking Robustness in Object Detection, 20
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import numpy as np
 
-from bench.corruption import package
+from bench.corruption import blur, digital, noise, package, weather
 from bench.corruption.package import CORRUPTIONS
 from edge.errors import InputError
 from edge.preprocessing import Pixels
@@ -44,6 +44,15 @@ FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """Family to corruptions, as ImageNet-C groups them: the 15 of the benchmark, then the family's extra one (speckle
 noise, Gaussian blur, spatter, saturate are ImageNet-C's "extra" set, which it holds out for validation)."""
+
+_FUNCTIONS: Mapping[str, Callable[[Pixels, int, np.random.Generator], Pixels]] = MappingProxyType(
+    {
+        name: getattr(family, name)
+        for name in CORRUPTIONS
+        for family in (noise, blur, weather, digital)
+        if hasattr(family, name)
+    }
+)
 
 MINIMUM_SIDE = 32
 """Smaller pictures are refused, as the package refuses them: its kernels and grids have no meaning there."""
@@ -116,7 +125,7 @@ def corrupt(image: Pixels, name: str, severity: int, generator: np.random.Genera
             f"a picture of {width}x{height} pixels cannot be corrupted;"
             f" give {MINIMUM_SIDE} to {MAXIMUM_SIDE} pixels a side"
         )
-    return package.corrupt(np.ascontiguousarray(image), name, severity, generator)
+    return _FUNCTIONS[name](np.ascontiguousarray(image), severity, generator)
 
 
 def _check(name: str, severity: int) -> None:

@@ -52,7 +52,7 @@ def blur_pixels(image: Pixels, sigma: float) -> Pixels:
         if (doubtful & ~flat).any():
             return _exact(image, sigma)
         result[doubtful] = _flat(sigma)[image[doubtful]]
-    return result
+    return np.asarray(result)
 
 
 def _exact(image: Pixels, sigma: float) -> Pixels:

@@ -17,7 +17,8 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import metadata, util
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any
@@ -70,7 +71,7 @@ def read_file(name: str) -> bytes:
         InputError: the package is not installed, or the file is not the one of release 1.1.2.
     """
     # find_spec of a top-level name looks the package up without running it.
-    spec = util.find_spec(NAME)
+    spec = find_spec(NAME)
     folders = None if spec is None else spec.submodule_search_locations
     hint = f"install it with: pip install --no-deps {NAME}=={RELEASE}"
     if not folders:
@@ -118,7 +119,7 @@ def corrupt(image: Pixels, name: str, severity: int, generator: np.random.Genera
 
     The package truncates to whole numbers; so does this.
     """
-    return np.uint8(functions(Source(generator))[name](Image.fromarray(image), severity))
+    return np.asarray(functions(Source(generator))[name](Image.fromarray(image), severity)).astype(np.uint8)
 
 
 CORRUPTIONS = (
@@ -151,21 +152,20 @@ def _code() -> CodeType:
 
 
 def _stand_ins(generator: np.random.Generator | None) -> dict[str, Any]:
-    import skimage.color
-    import skimage.filters
-    import skimage.util
     from scipy import ndimage
+    from skimage import color, filters
+    from skimage.util import random_noise as scikit_noise
 
     def gaussian(image: Any, sigma: Any, multichannel: bool = False, **options: Any) -> Any:
-        return skimage.filters.gaussian(image, sigma, channel_axis=-1 if multichannel else None, **options)
+        return filters.gaussian(image, sigma, channel_axis=-1 if multichannel else None, **options)
 
     def random_noise(image: Any, mode: str, amount: float) -> Any:
         # Without a Generator of ours scikit-image draws from a fresh one, as it does in the package.
-        return skimage.util.random_noise(image, mode=mode, rng=generator, amount=amount)
+        return scikit_noise(image, mode=mode, rng=generator, amount=amount)
 
     def resource_filename(package: str, path: str) -> str:
         del package
-        spec = util.find_spec(NAME)
+        spec = find_spec(NAME)
         assert spec is not None
         assert spec.submodule_search_locations
         return str(Path(spec.submodule_search_locations[0]) / path)
@@ -173,7 +173,7 @@ def _stand_ins(generator: np.random.Generator | None) -> dict[str, Any]:
     return {
         "pkg_resources": SimpleNamespace(resource_filename=resource_filename),
         "scipy.ndimage.interpolation": SimpleNamespace(map_coordinates=ndimage.map_coordinates),
-        "skimage": SimpleNamespace(color=skimage.color, util=SimpleNamespace(random_noise=random_noise)),
+        "skimage": SimpleNamespace(color=color, util=SimpleNamespace(random_noise=random_noise)),
         "skimage.filters": SimpleNamespace(gaussian=gaussian),
     }
 

@@ -15,19 +15,13 @@ import numpy.typing as npt
 
 from edge.preprocessing import Pixels
 
-MARGIN = 1e-3
-"""Bound on the error of a picture worked out in single precision, in steps of 1/255: up to 41 sums, of values up to
-255, each wrong by less than 2^-17, stay under 4e-4."""
-
 Exactly = Callable[[npt.NDArray[np.intp], npt.NDArray[np.intp]], npt.NDArray[Any]]
 """Rows and columns, intp arrays (places,), to the exact values there, (places, 3) or (places,)."""
 
 _PLACES = 1 << 13
 
 
-def truncate(
-    values: npt.NDArray[Any], exactly: Exactly, margin: float = MARGIN, offset: float = 0.0
-) -> Pixels:
+def truncate(values: npt.NDArray[Any], exactly: Exactly, margin: float, offset: float = 0.0) -> Pixels:
     """Cut values to whole numbers.
 
     Args:

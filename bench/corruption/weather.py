@@ -7,13 +7,15 @@ from functools import lru_cache
 import cv2
 import numpy as np
 import numpy.typing as npt
+from scipy import ndimage
 
+from bench.corruption import gaussian
 from bench.corruption.block import blocks
-from bench.corruption.blur import smear, trail
+from bench.corruption.blur import TRAIL_MARGIN, smear, trail
 from bench.corruption.colour import adjust, unit_saturation
 from bench.corruption.interpolation import zoomed
 from bench.corruption.package import read_file
-from bench.corruption.truncation import truncate
+from bench.corruption.truncation import Exactly, truncate
 from edge.errors import InputError
 from edge.preprocessing import Pixels
 
@@ -34,6 +36,10 @@ _SPATTER = (
     (0.65, 0.3, 1, 0.65, 1.5, 1),
     (0.67, 0.4, 1, 0.65, 1.5, 1),
 )
+
+# Red, green, blue.
+_WATER = tuple(np.float32(level / 255.0) for level in (175, 238, 238))
+_MUD = tuple(level / 255.0 for level in (63, 42, 20))
 
 _UNIT = np.arange(256) / 255.0
 
@@ -130,7 +136,8 @@ def _plasma(size: int, decay: float, generator: np.random.Generator) -> npt.NDAr
         step = half
         wobble /= decay
     heights -= heights.min()
-    return heights / heights.max()
+    heights /= heights.max()
+    return heights
 
 
 def _wobbled(
@@ -169,9 +176,7 @@ def snow(image: Pixels, severity: int, generator: np.random.Generator) -> Pixels
     fall = np.empty((height, width), dtype=np.uint8)
     for rows, fallen, exactly in smear(flakes, path, height):
         fallen *= 255
-        fall[rows] = truncate(
-            fallen, lambda row, column, at=exactly: np.round(at(row, column) * 255), offset=0.5
-        )[:, :width]
+        fall[rows] = truncate(fallen, _rounded(exactly), TRAIL_MARGIN, offset=0.5)[:, :width]
     turned = np.ascontiguousarray(fall[::-1, ::-1])
     result = np.empty_like(image)
     for rows in blocks(height, 3 * width):
@@ -193,6 +198,15 @@ def snow(image: Pixels, severity: int, generator: np.random.Generator) -> Pixels
     return result
 
 
+def _rounded(exactly: Exactly) -> Exactly:
+    """Values 0..1 as whole numbers to 255, rounded."""
+
+    def rounded(row: npt.NDArray[np.intp], column: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
+        return np.asarray(np.round(exactly(row, column) * 255))
+
+    return rounded
+
+
 def _enlarged(noise: npt.NDArray[np.float64], factor: float) -> npt.NDArray[np.float64]:
     """The middle of a field, enlarged to its size or a little more."""
     down, right = (zoomed(size, factor) for size in noise.shape)
@@ -204,3 +218,59 @@ def _enlarged(noise: npt.NDArray[np.float64], factor: float) -> npt.NDArray[np.f
             part *= column_weight
             result += part
     return result
+
+
+def spatter(image: Pixels, severity: int, generator: np.random.Generator) -> Pixels:
+    """Drops of water (severity 1 to 3) or mud (4 and 5), where smoothed normal noise is highest.
+
+    A small picture may get no drop at all. The package then divides zero by zero; here the picture stays as it is.
+    """
+    mean, spread, sigma, least, share, mud = _SPATTER[severity - 1]
+    noise = generator.normal(size=image.shape[:2], loc=mean, scale=spread)
+    liquid = _smoothed(noise, sigma, least)
+    result = np.empty_like(image)
+    if mud:
+        film = ndimage.gaussian_filter((liquid > least).astype(np.float32), share, mode="nearest")
+        film[film < 0.8] = 0
+    else:
+        liquid[liquid < least] = 0
+        film = _water(liquid, share)
+    for rows in blocks(image.shape[0], 4 * image.shape[1]):
+        unit = image[rows].astype(np.float32)
+        unit /= np.float32(255)
+        if mud:
+            unit *= cv2.merge([1 - film[rows]] * 3)
+            brown = film[rows].astype(np.float64)
+            total = unit + cv2.merge([brown * level for level in _MUD])
+        else:
+            total = unit + cv2.merge([film[rows] * level for level in _WATER])
+        np.clip(total, 0, 1, out=total)
+        total *= 255
+        result[rows] = total
+    return result
+
+
+def _smoothed(noise: npt.NDArray[np.float64], sigma: float, least: float) -> npt.NDArray[np.float64]:
+    """The noise through a Gaussian filter; which values reach `least`, and bytes made of them, are SciPy's."""
+    weights = gaussian.kernel(sigma, 4.0)
+    liquid = cv2.sepFilter2D(noise, cv2.CV_64F, weights, weights, borderType=cv2.BORDER_REPLICATE)
+    high, low = liquid + gaussian.MARGIN / 255, liquid - gaussian.MARGIN / 255
+    if np.array_equal(high < least, low < least) and np.array_equal(
+        (high * 255).astype(np.int32), (low * 255).astype(np.int32)
+    ):
+        return np.asarray(liquid)
+    return np.asarray(ndimage.gaussian_filter(noise, sigma, mode="nearest"))
+
+
+def _water(liquid: npt.NDArray[np.float64], share: float) -> npt.NDArray[np.float32]:
+    """How much water lies on each pixel: the drops are brightest towards their lower right edges."""
+    drops = (liquid * 255).astype(np.uint8)
+    distance = cv2.distanceTransform(255 - cv2.Canny(drops, 50, 150), cv2.DIST_L2, 5)
+    distance = cv2.threshold(distance, 20, 20, cv2.THRESH_TRUNC)[1]
+    relief = cv2.equalizeHist(cv2.blur(distance, (3, 3)).astype(np.uint8))
+    relief = cv2.filter2D(relief, cv2.CV_8U, np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]]))
+    film = (drops * cv2.blur(relief, (3, 3)).astype(np.float32)).astype(np.float32)
+    most = film.max()
+    if most > 0:
+        film /= most
+    return np.asarray(film * np.float32(share))

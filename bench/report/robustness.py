@@ -399,7 +399,7 @@ def _figure_4(entries: Sequence[Entry], published: Published) -> Figure | None:
     points: list[tuple[str, str, float, float, float | None, bool]] = []
     for entry in entries:
         found = _published_reference(entry)
-        if found is None or found["mce"] is None or found["missing"]:
+        if found is None or found["mce"] is None or len(found["ce"]) < len(CORRUPTIONS):
             continue
         accuracy = 1 - float(entry.body["scores"]["clean"]["error"])
         points.append(
