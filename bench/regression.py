@@ -15,6 +15,7 @@ from typing import Any
 from bench.machine import board_name
 from bench.result import Entry
 from bench.section import Cell, Table
+from edge.errors import InputError
 
 Key = tuple[str, str, str, str, int, bool]
 """Model name, precision, board, runtime, threads, XNNPACK."""
@@ -116,6 +117,32 @@ def compare_latency(old: Sequence[Entry], new: Sequence[Entry], allowed: float) 
         tuple(key for key in before if key not in after),
         tuple(key for key in after if key not in before),
     )
+
+
+def compare_robustness(old: Sequence[Entry], new: Sequence[Entry]) -> tuple[list[Table], list[str]]:
+    """Paired tests of all robustness entries of two results that belong together.
+
+    Returns:
+        A table for each pair on the same photographs, and for each pair that cannot be compared the reason.
+    """
+    pairs = [
+        (one, other)
+        for one in old
+        for other in new
+        if one.kind == "robustness" and other.kind == "robustness"
+    ]
+    if not pairs:
+        return [], []
+    # Only here: comparing latency needs none of the robustness modules.
+    from bench.significance import compare_table
+
+    tables, reasons = [], []
+    for one, other in pairs:
+        try:
+            tables.append(compare_table(one, other))
+        except InputError as error:
+            reasons.append(str(error))
+    return tables, reasons
 
 
 def comparison_table(comparison: Comparison, allowed: float) -> Table:

@@ -10,9 +10,10 @@ import pytest
 from conftest import Command
 from planted_latency import planted_entry, planted_model
 
-from bench.regression import compare_latency, comparison_table, judge
+from bench.prediction import Predictions, predictions_to_json
+from bench.regression import compare_latency, compare_robustness, comparison_table, judge
 from bench.report.page import text_table
-from bench.result import write_results
+from bench.result import Entry, write_results
 
 
 def interval(lower: float | None, upper: float | None) -> dict[str, Any]:
@@ -73,6 +74,38 @@ def test_pairs_are_matched_by_model_board_runtime_and_threads() -> None:
 def test_the_same_times_are_never_slower() -> None:
     entry = planted_entry(steady(100))
     assert compare_latency([entry], [entry], 0.05).changes[0].verdict == "not slower"
+
+
+def answers(wrong: int, photographs: int = 40) -> Entry:
+    """A robustness entry of a model that errs on the first `wrong` photographs, clean and in fog."""
+    truth = np.arange(photographs) % 2
+    found = np.where(np.arange(photographs) < wrong, 1 - truth, truth)
+    predictions = Predictions(
+        labels=("a", "b"),
+        identities=tuple(f"{number:016x}" for number in range(photographs)),
+        truth=truth,
+        bursts=np.arange(photographs) // 4,
+        clean=found,
+        corrupted={"fog": {1: found}},
+    )
+    body = {
+        "predictions": predictions_to_json(predictions),
+        "encoding": {"quality": 85, "text": "JPEG quality 85"},
+        "corruption": {"seed": 0, "base": "package", "versions": "numpy 2"},
+        "images": {"choice": "held-out"},
+    }
+    return Entry("robustness", body, None, {"name": f"errs-{wrong}"}, None)
+
+
+def test_robustness_is_compared_by_the_paired_tests_where_photographs_are_the_same() -> None:
+    tables, reasons = compare_robustness([answers(10)], [answers(2), answers(2, photographs=30)])
+    assert len(tables) == 1
+    assert len(reasons) == 1
+    row = tables[0].rows[0]
+    # Eight photographs only the first gets wrong, none only the second: exact McNemar is 2 / 2^8.
+    assert 8 in row
+    assert any(isinstance(cell, float) and cell == pytest.approx(2 / 2**8) for cell in row)
+    assert compare_robustness([planted_entry([1.0] * 40)], [answers(2)]) == ([], [])
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +21,7 @@ def compare(
     The exit status is 1 if a pair got slower by more than is accepted, beyond doubt: its interval lies above.
     """
     from bench.duration import parse_share
-    from bench.regression import compare_latency, comparison_table
+    from bench.regression import compare_latency, compare_robustness, comparison_table
     from bench.report.page import text_table
     from bench.result import read_results
     from edge.console import FAILED, complain
@@ -31,23 +30,19 @@ def compare(
     allowed = parse_share(max_slowdown, "--max-slowdown")
     first, second = read_results(old), read_results(new)
     comparison = compare_latency(first, second, allowed)
-    robust = [[entry for entry in entries if entry.kind == "robustness"] for entries in (first, second)]
-    if not comparison.changes and not all(robust):
+    tables, reasons = compare_robustness(first, second)
+    if comparison.changes:
+        tables = [comparison_table(comparison, allowed), *tables]
+    if not tables:
         raise InputError(
             f"{old} and {new} have nothing in common to compare: no latency of the same model, board, runtime and"
-            " threads, and no robustness in both"
+            f" threads, and {reasons[0] if reasons else 'no robustness in both'}"
         )
-    if comparison.changes:
-        typer.echo(text_table(comparison_table(comparison, allowed)))
+    for table in tables:
+        typer.echo(text_table(table))
     for where, keys in ((old, comparison.only_old), (new, comparison.only_new)):
         for key in keys:
             complain(f"only in {where}: {', '.join(map(str, key[:4]))}, {key[4]} threads")
-    if all(robust):
-        # Paired tests need SciPy's statistics, which take seconds to import on a small board.
-        compare_table = import_module("bench.significance").compare_table
-        for one in robust[0]:
-            for other in robust[1]:
-                typer.echo(text_table(compare_table(one, other)))
     for change in comparison.slower:
         complain(
             f"slower: {change.key[0]} ({change.key[3]}, {change.key[4]} threads) p90 {change.old:.2f} ms ->"
