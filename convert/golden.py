@@ -17,16 +17,23 @@ CANDIDATES = 48
 CASES = 4
 HEIGHT, WIDTH = 24, 32
 
-STEPS = 3
-"""Quantisation steps of the output that may lie between two runtimes: one more than was seen between LiteRT
-and tflite-runtime on ResNet-50 (2), on LCNN it is 1."""
+STEPS = 32
+"""Quantisation steps of the output (of 256) that may lie between two runtimes. LiteRT 2.3.0 on aarch64 and
+x86-64 gives the same int8 output to the bit. LiteRT 2.3.0 and tflite-runtime 2.14.0 round differently inside, and
+the softmax turns a step of an undecided logit into many: 24 at most over 200 drawn pictures with LCNN int8, 15
+or fewer in 99 % of them. Kernels that compute something else are off by far more."""
 
-FLOAT_TOLERANCE = {"float32": 0.005, "float16": 0.01, "dynamic": 0.05, "int16x8": 0.01}
+FLOAT_TOLERANCE = {"float32": 0.005, "float16": 0.01, "dynamic": 0.125, "int16x8": 0.01}
 """Difference of a probability that may lie between two runtimes or processors; the sums of float kernels are
 ordered differently, and dynamic-range kernels quantise every layer's input anew."""
 
 CLEAR = 0.1
-"""Least distance between the two best probabilities of a golden output."""
+"""Least distance between the two best probabilities of a golden output; at least twice the tolerance, so that an
+output within the tolerance has the same label."""
+
+BEST = 0.7
+"""The distance that is looked for. Where a network is sure beyond doubt, its output hardly moves when something
+is wrong with it; where it is undecided, rounding alone moves it."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +69,6 @@ def draw(generator: np.random.Generator) -> Pixels:
 def make_golden(classifier: Classifier, seed: int = SEED) -> Golden:
     """Draw pictures and keep a few that the model answers clearly, of as many classes as there are.
 
-    Of the clear answers the least clear are kept: where the network is sure beyond doubt, its output hardly
-    moves when something is wrong with it.
-
     Raises:
         InputError: the model answers none of the pictures clearly.
     """
@@ -73,7 +77,8 @@ def make_golden(classifier: Classifier, seed: int = SEED) -> Golden:
     generator = np.random.default_rng(seed)
     candidates = [_answer(classifier, draw(generator)) for _ in range(CANDIDATES)]
     clear = sorted(
-        (candidate for candidate in candidates if candidate.margin > least), key=lambda c: c.margin
+        (candidate for candidate in candidates if candidate.margin > least),
+        key=lambda candidate: abs(candidate.margin - BEST),
     )
     if not clear:
         raise InputError(
@@ -81,7 +86,8 @@ def make_golden(classifier: Classifier, seed: int = SEED) -> Golden:
             f" {max(candidate.margin for candidate in candidates):.3f}, needed {least:.3f}); train it before signing"
         )
     seen: set[str] = set()
-    first_of_label, others = [], []
+    first_of_label: list[_Candidate] = []
+    others: list[_Candidate] = []
     for candidate in clear:
         (others if candidate.label in seen else first_of_label).append(candidate)
         seen.add(candidate.label)
