@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from edge.classifier import DEFAULT_MODEL
-from edge.contract import Contract, read_contract, read_model
+from edge.contract import MAXIMUM_BYTES, Contract, read_contract, read_model
 from edge.errors import InputError
 from edge.files import sha256, sync_folder, write_atomic
 from edge.golden import run_apart
@@ -82,6 +82,18 @@ class Release:
 
     def __str__(self) -> str:
         return f"release {self.number} ({self.digest[:12]})"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A genuine, whole model file that was read for installation; see `read_candidate`."""
+
+    file: Path
+    data: bytes
+    contract: Contract
+    number: int
+    digest: str
+    key_id: str
 
 
 @dataclass(frozen=True)
@@ -173,33 +185,17 @@ def confirm(folder: Path | str, running: Path | None = None) -> bool:
         return True
 
 
-def install(
-    folder: Path | str,
-    file: Path | str,
-    key: Path | str,
-    allow_other_shape: bool = False,
-    default: Path = DEFAULT_MODEL,
-    test: SelfTest = run_apart,
-) -> tuple[Release, str]:
-    """Check a signed model file and make it the one to run, on trial.
+def read_candidate(file: Path | str, key: Path | str) -> Candidate:
+    """Read a signed model file and check that it is genuine and whole.
 
     Args:
-        folder: the store; made if missing.
         file: the model file, as `mango-convert sign` made it.
         key: the public key (PEM) that it must be signed with.
-        allow_other_shape: take it although labels or input differ from those of the model it replaces.
-        default: the model that runs where the store holds none.
-        test: the self-test.
-
-    Returns:
-        The release, and what the self-test found.
 
     Raises:
-        InputError: the file is not signed with this key, damaged, not newer, of another shape, or fails its
-            self-test. The store is then as it was.
-        OSError: the store cannot be written; it is then as it was.
+        InputError: file or key cannot be read, the file is not signed with this key, was changed, or is damaged.
     """
-    folder, file = Path(folder), Path(file)
+    file = Path(file)
     public = read_public_key(key)
     data = _read_once(file)
     # Genuine before anything in it is parsed.
@@ -213,27 +209,53 @@ def install(
         raise InputError(f"{file}: {error}; sign it again with: mango-convert sign") from None
     if number < 1:
         raise InputError(f"{file}: carries no release number; sign it again with: mango-convert sign")
+    return Candidate(file, data, model.contract, number, model.digest, key_id(public))
+
+
+def install(
+    folder: Path | str,
+    candidate: Candidate,
+    allow_other_shape: bool = False,
+    default: Path = DEFAULT_MODEL,
+    test: SelfTest = run_apart,
+) -> tuple[Release, str]:
+    """Make a model the one to run, on trial.
+
+    Args:
+        folder: the store; made if missing.
+        candidate: what `read_candidate` returned.
+        allow_other_shape: take it although labels or input differ from those of the model it replaces.
+        default: the model that runs where the store holds none.
+        test: the self-test.
+
+    Returns:
+        The release, and what the self-test found.
+
+    Raises:
+        InputError: the model is not newer, of another shape, or fails its self-test. The store is then as it was.
+        OSError: the store cannot be written; it is then as it was.
+    """
+    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder):
         _prune(folder)
         current = _read_current(folder)
+        running = default
         if current is not None and _damage(current) is None:
-            if current.digest == model.digest:
+            if current.digest == candidate.digest:
                 return current, "is installed already"
             running = current.path
-        else:
-            running = default
         if running.exists():
-            _check_newer(file, number, running)
+            _check_newer(candidate, running)
             if not allow_other_shape:
-                _check_shape(file, model.contract, running)
+                _check_shape(candidate, running)
         release = _write_release(
             folder,
-            data,
+            candidate.data,
             {
-                "release": number,
-                "digest": model.digest,
-                "key": key_id(public),
+                "release": candidate.number,
+                "digest": candidate.digest,
+                "key": candidate.key_id,
                 "previous": None if current is None else _name(_last_good(folder, current, itself=True)),
             },
         )
@@ -282,34 +304,35 @@ def read_status(folder: Path | str) -> Status:
     )
 
 
-def _check_newer(file: Path, number: int, running: Path) -> None:
+def _check_newer(candidate: Candidate, running: Path) -> None:
     installed = release_of(read_contract(running))
-    if number <= installed:
+    if candidate.number <= installed:
         raise InputError(
-            f"{file}: is release {number}, and release {installed} is installed; sign a newer one with a higher"
-            " number, or go back with: mango-edge model rollback"
+            f"{candidate.file}: is release {candidate.number}, and release {installed} is installed;"
+            " sign a newer one with a higher number, or go back with: mango-edge model rollback"
         )
 
 
-def _check_shape(file: Path, contract: Contract, running: Path) -> None:
-    before = read_contract(running)
-    if contract.labels != before.labels:
-        raise InputError(
-            f"{file}: its labels ({', '.join(contract.labels)}) are not those of the model it replaces"
-            f" ({', '.join(before.labels)}); if that is meant, add --allow-other-shape"
-        )
-    if contract.input != before.input:
-        raise InputError(
-            f"{file}: its input ({contract.input.width}x{contract.input.height}, {contract.input.fit},"
-            f" {contract.input.resize}) is not that of the model it replaces ({before.input.width}x"
-            f"{before.input.height}, {before.input.fit}, {before.input.resize}); if that is meant, add"
-            " --allow-other-shape"
-        )
+def _check_shape(candidate: Candidate, running: Path) -> None:
+    before, after = read_contract(running), candidate.contract
+    if after.labels != before.labels:
+        what = f"its labels ({', '.join(after.labels)}) are not those of"
+        were = ", ".join(before.labels)
+    elif after.input != before.input:
+        what, were = f"its input ({_describe_input(after)}) is not that of", _describe_input(before)
+    else:
+        return
+    raise InputError(
+        f"{candidate.file}: {what} the model it replaces ({were}); if that is meant, add --allow-other-shape"
+    )
+
+
+def _describe_input(contract: Contract) -> str:
+    spec = contract.input
+    return f"{spec.width}x{spec.height} {spec.colour}, {spec.fit}, {spec.resize}, EXIF {spec.exif}"
 
 
 def _read_once(file: Path) -> bytes:
-    from edge.contract import MAXIMUM_BYTES
-
     try:
         with file.open("rb") as stream:
             data = stream.read(MAXIMUM_BYTES + 1)
