@@ -28,7 +28,7 @@ for program in debootstrap apt-get unshare chroot; do
   command -v $program >/dev/null || fail "$program is missing; install it: apt-get install debootstrap util-linux"
 done
 # Mounts below belong to this run alone and go away with it.
-[ "${MANGO_UNSHARED:-}" = yes ] || MANGO_UNSHARED=yes exec unshare --mount --propagation private "$0" "$@"
+[ "${MANGO_UNSHARED:-}" = yes ] || MANGO_UNSHARED=yes exec unshare --mount --propagation private bash "$0" "$@"
 
 qemu=$out/qemu/qemu-aarch64
 if [ ! -x "$qemu" ]; then
