@@ -8,7 +8,9 @@ is the same. A quantised probability of 0 stands for anything up to half a step;
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,16 +43,9 @@ def calibration_of(contract: Contract) -> Calibration:
     extra = contract.extra
     if TEMPERATURE not in extra and UNCERTAIN_BELOW not in extra:
         return Calibration()
-    values = []
-    for key, top in ((TEMPERATURE, math.inf), (UNCERTAIN_BELOW, 1.0)):
-        value = extra.get(key)
-        number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        if not number or not 0 <= value <= top or (key == TEMPERATURE and value == 0):
-            raise InputError(
-                f"the model's contract has {key} {value!r}, which is out of range; make it again with:"
-                " mango-convert calibrate"
-            )
-        values.append(float(value))
+    values = [_number(extra, key) for key in (TEMPERATURE, UNCERTAIN_BELOW)]
+    if values[0] == 0 or values[1] > 1:
+        raise InputError(f"the model's contract has a {_OUT_OF_RANGE}")
     return Calibration(values[0], values[1], measured=True)
 
 
@@ -66,3 +61,13 @@ def rescale(probabilities: npt.ArrayLike, temperature: float, floor: float) -> n
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
     scaled: npt.NDArray[np.float64] = powers / powers.sum(axis=-1, keepdims=True)
     return scaled
+
+
+_OUT_OF_RANGE = "temperature or threshold out of range; make them again with: mango-convert calibrate"
+
+
+def _number(extra: Mapping[str, Any], key: str) -> float:
+    value = extra.get(key)
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < math.inf:
+        raise InputError(f"the model's contract has a {_OUT_OF_RANGE}")
+    return float(value)

@@ -21,7 +21,7 @@ from typing import Generic, TypeVar
 
 from edge.errors import InputError
 from edge.log import fields
-from edge.source.frame import Frame, Source, SourceLost
+from edge.source.frame import Frame, Source, SourceLostError
 
 _log = logging.getLogger(__name__)
 
@@ -147,6 +147,7 @@ class Capture(Generic[T]):
             False when it still hangs in the source after `timeout` seconds; it ends with the process.
         """
         self._stopping.set()
+        self._source.stop()
         with self._changed:
             self._changed.notify_all()
         if self._thread.is_alive():
@@ -163,7 +164,7 @@ class Capture(Generic[T]):
                     self._source.open()
                     self._take()
                     break
-                except SourceLost as lost:
+                except SourceLostError as lost:
                     self._source.close()
                     self._wait(lost)
         # The runner must hear of anything that ends this thread.
@@ -218,7 +219,9 @@ class Capture(Generic[T]):
             self._faults += 1
             if self._faults >= GIVE_UP_AFTER:
                 self._faults = 0
-                raise SourceLost(f"its last {GIVE_UP_AFTER} frames were {frame.fault}; it is opened anew")
+                raise SourceLostError(
+                    f"its last {GIVE_UP_AFTER} frames were {frame.fault}; it is opened anew"
+                )
             return
         self._faults = 0
         if self._lost_at is None:
@@ -238,7 +241,7 @@ class Capture(Generic[T]):
             )
             self._lost_at, self._back_at, self._attempts = None, None, 0
 
-    def _wait(self, lost: SourceLost) -> None:
+    def _wait(self, lost: SourceLostError) -> None:
         """Log an outage that is new, and wait before the next attempt."""
         self._attempts += 1
         self._back_at = None

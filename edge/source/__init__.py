@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import threading
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from edge.errors import InputError
 from edge.photograph import SUFFIXES
-from edge.source.frame import Frame, Source, SourceLost
+from edge.source.frame import Frame, Source, SourceLostError
 
-__all__ = ["Frame", "Source", "SourceLost", "open_source", "public_name"]
+__all__ = ["Frame", "Source", "SourceLostError", "open_source", "public_name"]
 
 KINDS = (
     "a picture, a folder, a video file, v4l2:/dev/video0, rtsp://HOST/PATH, http://HOST/PATH or picamera2:"
@@ -27,7 +26,6 @@ def open_source(
     exif: str = "apply",
     watch: bool = False,
     every_frame: bool = False,
-    stop: threading.Event | None = None,
     done: frozenset[str] = frozenset(),
 ) -> Source:
     """The source that a user means by `argument`.
@@ -43,7 +41,6 @@ def open_source(
 
     Args:
         exif: what to do with a picture file's orientation, from the model's contract.
-        stop: set from outside to end the wait for new files.
         done: paths of a watched folder that need no decision any more.
 
     Raises:
@@ -59,7 +56,7 @@ def open_source(
             " leave out --every-frame"
         )
     if kind == "path":
-        return _open_path(argument, exif, watch, every_frame, stop or threading.Event(), done)
+        return _open_path(argument, exif, watch, every_frame, done)
     if kind == "v4l2":
         device, size = _with_size(argument.partition(":")[2])
         if not device.startswith("/"):
@@ -73,7 +70,9 @@ def open_source(
         except ValueError:
             host = None
         if not host:
-            raise InputError(f"{public_name(argument)}: not an address with a host, like rtsp://camera/stream")
+            raise InputError(
+                f"{public_name(argument)}: not an address with a host, like rtsp://camera/stream"
+            )
         from edge.source.opencv import Stream
 
         return Stream(argument, public_name(argument))
@@ -97,9 +96,7 @@ def public_name(argument: str) -> str:
     return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
 
 
-def _open_path(
-    argument: str, exif: str, watch: bool, every_frame: bool, stop: threading.Event, done: frozenset[str]
-) -> Source:
+def _open_path(argument: str, exif: str, watch: bool, every_frame: bool, done: frozenset[str]) -> Source:
     from edge.source.pictures import WatchedFolder, open_pictures
 
     path = Path(argument)
@@ -108,7 +105,7 @@ def _open_path(
     except (OSError, ValueError):
         folder = file = False
     if watch:
-        return WatchedFolder(path, exif, stop, done)
+        return WatchedFolder(path, exif, done)
     if folder or path.suffix.lower() in SUFFIXES:
         return open_pictures(argument, exif)
     if not file:

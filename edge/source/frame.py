@@ -13,7 +13,7 @@ from edge.preprocessing import MAXIMUM_PIXELS, Pixels
 NO_PIXELS: Pixels = np.zeros((0, 0, 3), dtype=np.uint8)
 
 
-class SourceLost(Exception):
+class SourceLostError(Exception):
     """A source that cannot be used now and may come back: an unplugged camera, a dropped stream."""
 
 
@@ -55,13 +55,16 @@ class Source(Protocol):
     camera: bool
 
     def open(self) -> None:
-        """Begin, or begin again after `SourceLost`. Raises SourceLost or InputError."""
+        """Begin, or begin again after `SourceLostError`. Raises SourceLostError or InputError."""
 
     def read(self) -> Frame | None:
-        """The next frame; None where there will never be another. Raises SourceLost."""
+        """The next frame; None where there will never be another. Raises SourceLostError."""
 
     def skip(self) -> bool:
         """Let a frame pass by as cheaply as the source can; False where there will never be another."""
+
+    def stop(self) -> None:
+        """End a wait that `read` may be in, for good; another thread calls it."""
 
     def close(self) -> None:
         """Let go of the device or file. Safe at any time."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from edge.errors import InputError
-from edge.source.frame import NO_PIXELS, Frame, SourceLost, check_pixels
+from edge.source.frame import NO_PIXELS, Frame, SourceLostError, check_pixels
 
 TIMEOUT_MS = 5000
 """A stream that gives nothing for this long is lost, milliseconds."""
@@ -52,12 +52,12 @@ class _Capture:
         self._number = 0
 
     def open(self) -> None:
-        """Begin; raises SourceLost."""
+        """Begin; raises SourceLostError."""
         self.close()
         capture = self._begin()
         if not capture.isOpened():
             capture.release()
-            raise SourceLost(self._why_closed())
+            raise SourceLostError(self._why_closed())
         self._capture = capture
 
     def close(self) -> None:
@@ -65,6 +65,9 @@ class _Capture:
         if self._capture is not None:
             self._capture.release()
             self._capture = None
+
+    def stop(self) -> None:
+        """Nothing to do: OpenCV's own timeouts end its waits."""
 
     def skip(self) -> bool:
         """Take a frame off the source without converting it."""
@@ -102,7 +105,7 @@ class _Capture:
         raise NotImplementedError
 
     def _ended(self) -> bool:
-        raise SourceLost("it gives no more frames")
+        raise SourceLostError("it gives no more frames")
 
 
 class VideoFile(_Capture):
@@ -125,7 +128,7 @@ class VideoFile(_Capture):
             raise InputError(f"{path}: the file is empty; copy it again from the camera")
         try:
             self.open()
-        except SourceLost as lost:
+        except SourceLostError as lost:
             raise InputError(str(lost)) from None
 
     def open(self) -> None:
@@ -170,9 +173,11 @@ class V4L2Camera(_Capture):
 
     def _begin(self) -> Any:
         if not os.path.exists(self._device):
-            raise SourceLost(f"{self._device} is not there; plug the camera in, or look with: ls /dev/video*")
+            raise SourceLostError(
+                f"{self._device} is not there; plug the camera in, or look with: ls /dev/video*"
+            )
         if not os.access(self._device, os.R_OK | os.W_OK):
-            raise SourceLost(
+            raise SourceLostError(
                 f"{self._device} may not be used by this user; add it to the group video"
                 " (sudo usermod -aG video USER)"
             )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from edge.errors import InputError
-from edge.source.frame import NO_PIXELS, Frame, SourceLost, check_pixels
+from edge.source.frame import NO_PIXELS, Frame, SourceLostError, check_pixels
 
 DEFAULT_SIZE = (640, 480)
 """Width and height asked of the camera: enough for a 224x224 input, and cheap to convert."""
@@ -48,12 +48,12 @@ class PiCamera:
             ) from None
 
     def open(self) -> None:
-        """Configure and start the camera; raises SourceLost."""
+        """Configure and start the camera; raises SourceLostError."""
         self.close()
         try:
             cameras = self._module.Picamera2.global_camera_info()
             if self._index >= len(cameras):
-                raise SourceLost(
+                raise SourceLostError(
                     f"camera {self._index} is not there ({len(cameras)} found); check the ribbon cable, and look"
                     " with: rpicam-hello --list-cameras"
                 )
@@ -64,12 +64,12 @@ class PiCamera:
             )
             self._camera.configure(configuration)
             self._camera.start()
-        except SourceLost:
+        except SourceLostError:
             raise
         # picamera2 and libcamera raise RuntimeError, IndexError, TypeError and their own.
         except Exception as error:
             self.close()
-            raise SourceLost(f"{self.name} does not start ({' '.join(str(error).split())})") from None
+            raise SourceLostError(f"{self.name} does not start ({' '.join(str(error).split())})") from None
 
     def close(self) -> None:
         """Stop the camera and release it."""
@@ -83,13 +83,16 @@ class PiCamera:
             except Exception:
                 continue
 
+    def stop(self) -> None:
+        """Nothing to do: an exposure comes or fails by itself."""
+
     def read(self) -> Frame | None:
         """The next exposure, RGB."""
         begun = time.perf_counter()
         try:
             pixels = self._camera.capture_array("main")
         except Exception as error:
-            raise SourceLost(f"{self.name} gives no frame ({' '.join(str(error).split())})") from None
+            raise SourceLostError(f"{self.name} gives no frame ({' '.join(str(error).split())})") from None
         fault = check_pixels(pixels)
         frame = Frame(
             self._number,

@@ -38,6 +38,9 @@ class Pictures:
     def close(self) -> None:
         """Nothing to do."""
 
+    def stop(self) -> None:
+        """Nothing to do: reading a file ends by itself."""
+
     def read(self) -> Frame | None:
         """The next picture; None after the last."""
         if not self._waiting:
@@ -87,23 +90,20 @@ class WatchedFolder(Pictures):
     Args:
         folder: the folder.
         exif: see `edge.preprocessing.InputSpec`.
-        stop: set by another thread to end the wait for new files.
         done: paths that need no decision any more (from the journal of an earlier run).
     """
 
-    def __init__(
-        self, folder: Path, exif: str, stop: threading.Event, done: frozenset[str] = frozenset()
-    ) -> None:
+    def __init__(self, folder: Path, exif: str, done: frozenset[str] = frozenset()) -> None:
         super().__init__(str(folder), (), exif)
         self._folder = folder
-        self._stop = stop
+        self._stop = threading.Event()
         self._done = done
         self._seen: dict[Path, _State] = {}
         self._growing: dict[Path, _State] = {}
         self._first = True
 
     def read(self) -> Frame | None:
-        """Wait for the next picture; None once `stop` is set."""
+        """Wait for the next picture; None once `stop` was called."""
         while not self._stop.is_set():
             if self._waiting:
                 return self._frame(self._waiting.popleft())
@@ -111,6 +111,10 @@ class WatchedFolder(Pictures):
             if not self._waiting and self._stop.wait(POLL_S):
                 break
         return None
+
+    def stop(self) -> None:
+        """End the wait for new files."""
+        self._stop.set()
 
     def _look(self) -> None:
         states: dict[Path, _State] = {}
