@@ -307,7 +307,8 @@ def other_camera(picture: Pixels, generator: np.random.Generator) -> Pixels:
     gains = np.array([generator.uniform(0.85, 1.15), 1.0, generator.uniform(0.85, 1.15)])
     lit = 255 * (picture / 255.0) ** generator.uniform(0.7, 1.4) * gains
     noise = generator.normal(0, generator.uniform(0, 6), picture.shape)
-    return np.clip(np.rint(lit + noise), 0, 255).astype(np.uint8)
+    changed: Pixels = np.clip(np.rint(lit + noise), 0, 255).astype(np.uint8)
+    return changed
 
 
 def foreign_share(
