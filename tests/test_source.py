@@ -92,10 +92,10 @@ def test_a_watched_folder_waits_until_a_file_is_whole(tmp_path: Path, leaf: Pixe
 
     def copy_slowly() -> None:
         with (tmp_path / "second.png").open("wb") as file:
-            for part in range(4):
-                file.write(whole[part * len(whole) // 4 : (part + 1) * len(whole) // 4])
+            for part in range(40):
+                file.write(whole[part * len(whole) // 40 : (part + 1) * len(whole) // 40])
                 file.flush()
-                time.sleep(0.3)
+                time.sleep(0.05)
 
     copying = threading.Thread(target=copy_slowly)
     copying.start()
