@@ -28,7 +28,11 @@ class Scripted:
     name = "scripted"
 
     def __init__(
-        self, script: Callable[[int], np.ndarray], live: bool = True, period: float = 0.002, camera: bool = True
+        self,
+        script: Callable[[int], np.ndarray],
+        live: bool = True,
+        period: float = 0.002,
+        camera: bool = True,
     ) -> None:
         self.live, self.camera, self.period, self.script = live, camera, period, script
         self.number = self.opened = self.read_frames = 0
@@ -235,7 +239,9 @@ def ffmpeg_server(tmp_path: Path) -> Iterator[Callable[[int], subprocess.Popen[b
     running: list[subprocess.Popen[bytes]] = []
 
     def serve(port: int) -> subprocess.Popen[bytes]:
-        command = f"{program} -loglevel quiet -re -stream_loop -1 -i {tmp_path / 'video.avi'} -c copy -f mpjpeg"
+        command = (
+            f"{program} -loglevel quiet -re -stream_loop -1 -i {tmp_path / 'video.avi'} -c copy -f mpjpeg"
+        )
         server = subprocess.Popen([*command.split(), "-listen", "1", f"http://127.0.0.1:{port}/feed"])
         running.append(server)
         return server
