@@ -49,7 +49,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -319,12 +319,12 @@ class Journal:
                 break
             except (sqlite3.Error, OSError) as error:
                 self._disconnect()
-                reason = _reason(error)
+                reason, cause = _reason(error), _sentence(error)
             if reason == "corrupt" and self._set_aside():
                 continue
             if reason == "full" and self._pictures is not None and self._free_pictures():
                 continue
-            self._hold(batch, f"{_TROUBLE[reason]} ({_sentence(error)})")
+            self._hold(batch, f"{_TROUBLE[reason]} ({cause})")
             return
         if self._row_trouble:
             _log.warning("the journal is written again; %d waiting decisions were stored", len(self._backlog))
@@ -360,7 +360,9 @@ class Journal:
                 rows.append(self._next_row)
                 self._next_row += 1
             removed = self._pictures.removed if self._pictures is not None else []
-            connection.executemany("UPDATE decision SET picture = NULL WHERE id = ?", ((row,) for row in removed))
+            connection.executemany(
+                "UPDATE decision SET picture = NULL WHERE id = ?", ((row,) for row in removed)
+            )
             connection.execute("COMMIT")
             removed.clear()
         except BaseException:

@@ -94,42 +94,45 @@ class JournalReader:
         Raises:
             InputError: the database cannot be read (any further).
         """
-        condition = "id > ?"
-        bounds: list[float] = []
-        if since is not None:
-            condition, bounds = f"{condition} AND time >= ?", [*bounds, since]
-        if until is not None:
-            condition, bounds = f"{condition} AND time < ?", [*bounds, until]
-        # Without the + the planner may walk the index of times, whose order is not that of the rows.
-        if bounds:
-            condition = condition.replace("time", "+time")
+        last = None
+        if since is not None or until is not None:
+            span = (float("-inf") if since is None else since, float("inf") if until is None else until)
+            with self._open() as connection:
+                first, last = connection.execute(
+                    "SELECT min(id), max(id) FROM decision WHERE time >= ? AND time < ?", span
+                ).fetchone()
+            if first is None:
+                return
+            after = max(after, first - 1)
+        else:
+            span = None
         remaining = limit
         while remaining is None or remaining > 0:
             portion = PORTION if remaining is None else min(PORTION, remaining)
             with self._open() as connection:
                 found = connection.execute(
-                    f"SELECT * FROM decisions WHERE {condition} ORDER BY id LIMIT ?", (after, *bounds, portion)
+                    "SELECT * FROM decisions WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
+                    (after, 2**63 - 1 if last is None else last, portion),
                 ).fetchall()
-            for values in found:
-                yield _row(values)
+            for row in map(_row, found):
+                # A clock that was set back leaves rows of other times in between.
+                if span is None or (row.time is not None and span[0] <= row.time < span[1]):
+                    yield row
+                    remaining = None if remaining is None else remaining - 1
             if len(found) < portion:
                 return
             after = found[-1][0]
-            remaining = None if remaining is None else remaining - len(found)
 
     def last(self, used: bool = False) -> Row | None:
-        """The newest row, or the newest whose frame was used; None without one."""
-        condition = "WHERE gate = ''" if used else ""
+        """The newest row, or of the newest thousand the last whose frame was used; None without one."""
         with self._open() as connection:
             # Bounded: a camera may have looked into the dark for weeks.
             found = connection.execute(
-                "SELECT * FROM decisions WHERE id IN"
-                f" (SELECT id FROM decision ORDER BY id DESC LIMIT {PORTION if used else 1})"
-            ).fetchall()
-        del condition
-        rows = [_row(values) for values in found]
-        rows = [row for row in rows if row.decision.used or not used]
-        return max(rows, key=lambda row: row.id, default=None)
+                "SELECT * FROM decisions WHERE id > (SELECT max(id) FROM decision) - ? ORDER BY id DESC",
+                (PORTION if used else 1,),
+            )
+            rows = (_row(values) for values in found)
+            return next((row for row in rows if row.decision.used or not used), None)
 
     def count(self, since: float, until: float) -> tuple[dict[str, int], dict[str, int]]:
         """Used frames by label, and unused ones by reason, over a span of Unix seconds (until excluded)."""
@@ -161,14 +164,19 @@ class JournalReader:
             rows, first, last, coldest, hottest = connection.execute(
                 "SELECT count(*), min(time), max(time), min(temperature_c), max(temperature_c) FROM decision"
             ).fetchone()
-            by_clock = dict(connection.execute("SELECT clock, count(*) FROM decisions GROUP BY clock ORDER BY clock"))
+            by_clock = dict(
+                connection.execute("SELECT clock, count(*) FROM decisions GROUP BY clock ORDER BY clock")
+            )
             by_label, by_gate = _counts(
-                connection, connection.execute("SELECT label, gate, count(*) FROM decision GROUP BY label, gate")
+                connection,
+                connection.execute("SELECT label, gate, count(*) FROM decision GROUP BY label, gate"),
             )
             names = {
                 kind: tuple(
                     value
-                    for (value,) in connection.execute("SELECT value FROM name WHERE kind = ? ORDER BY id", (kind,))
+                    for (value,) in connection.execute(
+                        "SELECT value FROM name WHERE kind = ? ORDER BY id", (kind,)
+                    )
                 )
                 for kind in ("source", "model", "boot")
             }
@@ -186,7 +194,9 @@ class JournalReader:
             by_clock,
             by_label,
             by_gate,
-            *(names[kind] for kind in ("source", "model", "boot")),
+            names["source"],
+            names["model"],
+            names["boot"],
             {stage: (total / count, highest) for stage, (count, total, highest) in sums.items()},
             None if coldest is None else (coldest, hottest),
             len(pictures),
@@ -263,9 +273,7 @@ def day_of(moment: float) -> tuple[float, float]:
     return first.timestamp(), following.timestamp()
 
 
-def _counts(
-    connection: sqlite3.Connection, found: Any
-) -> tuple[dict[str, int], dict[str, int]]:
+def _counts(connection: sqlite3.Connection, found: Any) -> tuple[dict[str, int], dict[str, int]]:
     names = dict(connection.execute("SELECT id, value FROM name WHERE kind IN ('label', 'gate')"))
     by_label: Counter[str] = Counter()
     by_gate: Counter[str] = Counter()
