@@ -63,14 +63,17 @@ class JournalReader:
 
     Args:
         path: the journal's folder, or a database file (for instance one that was moved aside).
+        must_exist: False for one that may be begun later; until then its methods raise InputError.
 
     Raises:
         InputError: there is no journal, or it is not one that this version reads.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.database = path / DATABASE if path.is_dir() else path
+    def __init__(self, path: Path, must_exist: bool = True) -> None:
+        self.database = path if path.is_file() else path / DATABASE
         self.folder = self.database.parent
+        if not must_exist:
+            return
         if not self.database.is_file():
             raise InputError(f"{path}: no journal here; give the folder that mango-edge run writes")
         with self._open():
@@ -144,11 +147,13 @@ class JournalReader:
             return _counts(connection, found)
 
     def count_boot(self, boot_id: str) -> tuple[dict[str, int], dict[str, int]]:
-        """The same over the rows of one boot, for a device whose clock was never set."""
+        """The same over the newest rows as far as they are of one boot, for a clock that was never set."""
         with self._open() as connection:
             found = connection.execute(
-                "SELECT label, gate, count(*) FROM decision WHERE boot ="
-                " (SELECT id FROM name WHERE kind = 'boot' AND value = ?) GROUP BY label, gate",
+                "WITH boot AS (SELECT id FROM name WHERE kind = 'boot' AND value = ?)"
+                " SELECT label, gate, count(*) FROM decision WHERE EXISTS (SELECT * FROM boot) AND id >"
+                " (SELECT coalesce((SELECT id FROM decision WHERE boot != (SELECT id FROM boot)"
+                " ORDER BY id DESC LIMIT 1), 0)) GROUP BY label, gate",
                 (boot_id,),
             ).fetchall()
             return _counts(connection, found)
