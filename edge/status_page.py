@@ -158,7 +158,7 @@ def _last(status: Status) -> str:
     parts = []
     if status.picture is not None:
         data = base64.b64encode(status.picture).decode("ascii")
-        alternative = html.escape(f"The camera's last frame, {said}")
+        alternative = html.escape(f"Last frame of the camera, {said}")
         parts.append(f'<img src="data:image/jpeg;base64,{data}" alt="{alternative}">\n')
     if decision.used and decision.label != UNCERTAIN:
         said = f"{decision.label}, {decision.confidence:.0%}"

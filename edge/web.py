@@ -180,11 +180,13 @@ class _Site:
     def is_own_name(self, host: str) -> bool:
         """Whether the value of a Host header cannot be another site's name."""
         try:
-            name = urllib.parse.urlsplit(f"//{host}").hostname or ""
+            name = (urllib.parse.urlsplit(f"//{host}").hostname or "").rstrip(".")
+        except ValueError:
+            return False
+        with contextlib.suppress(ValueError):
             ipaddress.ip_address(name)
             return True
-        except ValueError:
-            return name.rstrip(".").lower() in self.names if host else False
+        return name in self.names
 
     def page(self) -> str:
         wall = self.clock.wall()
@@ -457,6 +459,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """What the base class finds wrong with a request, said as this server says things."""
         del message, explain
         status = HTTPStatus(code)
+        self.request_version = "HTTP/1.1"  # before it is known, the base class answers without headers
         self.close_connection = True
         self._message(status, f"{status.phrase}.")
 
