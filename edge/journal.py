@@ -48,6 +48,7 @@ import sqlite3
 import struct
 import threading
 import time
+import uuid
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -483,7 +484,8 @@ class Journal:
         if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
             connection.executescript(
                 f"BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID};"
-                f" PRAGMA user_version = {SCHEMA_VERSION}; {_SCHEMA} COMMIT;"
+                f" PRAGMA user_version = {SCHEMA_VERSION}; {_SCHEMA}"
+                f" INSERT INTO name (kind, value) VALUES ('journal', '{uuid.uuid4().hex}'); COMMIT;"
             )
             sync_folder(self.folder)
         else:

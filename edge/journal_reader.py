@@ -158,6 +158,12 @@ class JournalReader:
             ).fetchall()
             return _counts(connection, found)
 
+    def identity(self) -> str:
+        """Drawn when the database was begun; another one when a new database took its place."""
+        with self._open() as connection:
+            found = connection.execute("SELECT value FROM name WHERE kind = 'journal'").fetchone()
+            return str(found[0]) if found else ""
+
     def size(self) -> int:
         """Number of the last row."""
         with self._open() as connection:

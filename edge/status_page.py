@@ -61,7 +61,8 @@ h2 { font-size: 1.05rem; margin: 0 0 .6rem; }
 header p, footer p, .note { color: var(--soft); margin: .1rem 0; font-size: .9rem; overflow-wrap: anywhere; }
 main { display: grid; gap: 1rem; padding-top: 1rem; padding-bottom: 1rem; }
 @media (min-width: 44rem) {
-  main { grid-template-columns: 1fr 1fr; align-items: start; }
+  main { grid-template-columns: 1fr 1fr; align-items: start; grid-auto-flow: dense; }
+  .last { grid-row: span 3; }
   .problems { grid-column: 1 / -1; }
 }
 section { background: var(--card); border: 1px solid var(--line); border-radius: .6rem; padding: 1rem; min-width: 0; }
@@ -72,11 +73,12 @@ img { display: block; width: 100%; height: auto; max-height: 60vh; object-fit: c
   background: #000; }
 .verdict { font-size: 1.6rem; font-weight: 650; margin: .6rem 0 0; overflow-wrap: anywhere; }
 table { width: 100%; border-collapse: collapse; }
-th, td { text-align: left; font-weight: normal; padding: .25rem 0; vertical-align: middle; overflow-wrap: anywhere; }
+th, td { text-align: left; font-weight: normal; padding: .25rem 0; vertical-align: middle; overflow-wrap: break-word; }
+.health td { overflow-wrap: anywhere; }
 td:last-child { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; padding-left: .6rem; }
 tr + tr > * { border-top: 1px solid var(--line); }
-meter { width: 100%; min-width: 4rem; height: .8rem; }
-td.bar { width: 40%; padding-left: .6rem; }
+meter { width: 100%; min-width: 2.5rem; height: .8rem; }
+td.bar { width: 30%; padding-left: .6rem; }
 .health td:last-child { white-space: normal; }
 ul.days { list-style: none; margin: .5rem 0 0; padding: 0; display: flex; flex-wrap: wrap; gap: .5rem; }
 a, button { color: var(--leaf); }
@@ -105,7 +107,7 @@ def render(status: Status) -> str:
         parts.append(
             f'<section class="problems">\n<h2>Needs attention</h2>\n<ul>\n{items}</ul>\n</section>\n'
         )
-    parts.append(f"<section>\n<h2>Last frame</h2>\n{_last(status)}</section>\n")
+    parts.append(f'<section class="last">\n<h2>Last frame</h2>\n{_last(status)}</section>\n')
     parts.append(f"<section>\n<h2>{text(status.span or 'Today')}</h2>\n{_counts(status)}</section>\n")
     parts.append("<section>\n<h2>Health</h2>\n")
     if status.health:
