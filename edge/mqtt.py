@@ -38,6 +38,7 @@ from pathlib import Path
 from typing import Any
 
 import edge
+from edge.decision import Decision
 from edge.errors import InputError
 from edge.export import record
 from edge.files import write_atomic
@@ -195,6 +196,16 @@ class Publisher:
         """Say that the journal has a new row, as `Journal.record` returned it. Does not wait."""
         if row:
             self._wake.set()
+
+    def wants_picture(self, decision: Decision) -> bool:
+        """No: pictures are not published."""
+        del decision
+        return False
+
+    def submit(self, decision: Decision, picture: bytes | None = None) -> None:
+        """Say that the journal is about to have a new row; it is published from there."""
+        del decision, picture
+        self._wake.set()
 
     def close(self) -> None:
         """Say goodbye and end; rows that were not acknowledged are published at the next start."""

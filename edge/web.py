@@ -35,17 +35,17 @@ from http import HTTPStatus
 from typing import Any, cast
 
 from edge.clock import Clock, is_set, system_clock
-from edge.decision import Decision
 from edge.errors import InputError
 from edge.export import columns, csv_lines, record
 from edge.journal_reader import JournalReader, day_of
+from edge.live_view import Shown
 from edge.status_page import ICON, STYLE, Status, render, render_message
 
 Health = Callable[[], Mapping[str, object]]
 """Name -> value, shown in this order; "problems", a list of sentences, is shown on top of the page."""
 
-Live = Callable[[], "tuple[Decision, bytes | None] | None"]
-"""The newest frame's decision, and the frame as JPEG."""
+Live = Callable[[], "Shown | None"]
+"""The newest frame with its decision: an `edge.live_view.LiveView`."""
 
 MINIMUM_TOKEN = 16
 """Characters; a shorter token could be guessed over the network."""
@@ -114,7 +114,7 @@ def serve(
         reader: the journal.
         health: called for every page.
         token: needed on every address that is not loopback; at least `MINIMUM_TOKEN` characters.
-        live: the newest frame, shown instead of the newest kept picture.
+        live: a `LiveView` that gets the decisions; its frame is shown instead of the newest kept picture.
         names: host names to answer to beside IP addresses, `localhost` and this machine's name.
         clock: where the time comes from; by default this machine's clocks.
 
@@ -256,8 +256,9 @@ class _Site:
     def _last(self) -> dict[str, Any]:
         live = self.live() if self.live is not None else None
         if live is not None:
-            decision, picture = live
-            return {"decision": decision, "when": "now", "picture": _jpeg(picture)}
+            taken = self.clock.wall() - live.age_s
+            when = _local(taken) if is_set(taken) else f"{live.age_s:.0f} s ago"
+            return {"decision": live.decision, "when": when, "picture": _jpeg(live.picture)}
         # Without a live frame, the newest kept picture with the decision that belongs to it.
         kept = self.reader.last_picture()
         row = self.reader.last() if kept is None else kept[0]

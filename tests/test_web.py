@@ -28,6 +28,7 @@ from edge.decision import Decision
 from edge.errors import InputError
 from edge.journal import open_journal
 from edge.journal_reader import JournalReader
+from edge.live_view import LiveView
 from edge.status_page import Status, render
 from edge.web import StatusServer, serve
 
@@ -157,9 +158,37 @@ def test_a_live_frame_is_preferred_and_shown_with_its_own_decision(
     start: Callable[..., StatusServer],
 ) -> None:
     live = dataclasses.replace(SEEN, label="", probabilities=(), gate="blurred", frame_number=99)
-    text = Answer(start(live=lambda: (live, jpeg())), "/").text
+    now = [50.0]
+    view = LiveView(lambda: now[0])
+    view.submit(live, jpeg())
+    now[0] = 65.0
+    text = Answer(start(live=view), "/").text
     assert "not used: blurred" in text
     assert "frame 99" in text
+    assert time.strftime("%H:%M:%S", time.localtime(NOON - 15)) in text
+    assert "15 s ago" in Answer(start(live=view, clock=clock(5.0)), "/").text
+
+
+def test_a_live_view_asks_for_pictures_as_often_as_somebody_looks() -> None:
+    now = [100.0]
+    view = LiveView(lambda: now[0])
+    assert LiveView()() is None
+    assert view.wants_picture(SEEN)
+    view.submit(SEEN, b"first")
+    asked = []
+    for second in range(1, 60):
+        now[0] = 100.0 + second
+        if second in (31, 35):
+            view()
+        if view.wants_picture(SEEN):
+            asked.append(second)
+            view.submit(SEEN, b"picture %d" % second)
+        else:
+            view.submit(dataclasses.replace(SEEN, frame_number=second))  # does not part picture and decision
+            shown = view._held
+            assert shown is not None
+            assert shown[0] == SEEN
+    assert asked == [10, 20, 30, *range(31, 60)]
 
 
 def test_problems_come_first(start: Callable[..., StatusServer]) -> None:
