@@ -4,15 +4,17 @@ DEVICE := build/venv-device
 DEV := build/venv
 OUT := build
 EPOCHS ?= 50
+KILLS ?= 300
 DATA ?=
 
-.PHONY: help demo test lint convert train bench-corruptions lock clean
+.PHONY: help demo test test-kills lint convert train bench-corruptions lock clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo                  classify drawn sample leaves with the shipped model, time it, write a report"
 	@echo "make demo DATA=DIR         the same with your photographs (one folder a class), scored"
 	@echo "make test                  install everything and run linters, type checks and tests"
+	@echo "make test-kills            kill the journal's writer 300 times and look for every acknowledged row [KILLS=300]"
 	@echo "make convert DATA=DIR      train LCNN on both splits, convert, check, print the table [EPOCHS=50]"
 	@echo "make bench-corruptions     corruption by corruption, beside the package's own speed"
 	@echo "make lock                  renew the lock files"
@@ -36,6 +38,9 @@ demo: $(DEVICE)/ready
 
 test: lint
 	$(DEV)/bin/python -m pytest
+
+test-kills: $(DEV)/ready
+	MANGO_KILLS=$(KILLS) $(DEV)/bin/python -m pytest -s tests/test_journal_kills.py
 
 lint: $(DEV)/ready
 	$(DEV)/bin/ruff check .
