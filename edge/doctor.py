@@ -424,7 +424,7 @@ def watchdog(device: Device) -> Check:
         "watchdog",
         WARN,
         "there is a hardware watchdog, and systemd does not feed it: a board that hangs stays so",
-        "copy firmware_notes/watchdog.conf to /etc/systemd/system.conf.d/ and restart",
+        "copy firmware_notes/watchdog.conf to /etc/systemd/system.conf.d/, then: sudo systemctl daemon-reexec",
     )
 
 
