@@ -96,6 +96,7 @@ class Summary:
         frames: decisions made, used or not.
         by_label, by_gate: how often each label and each reason not to use a frame came.
         seconds: from the first decision to the last.
+        processor_s: processor time of all threads meanwhile, seconds.
         outages: how often the source was lost.
         passed_over: frames of a live source that made way for newer ones.
         hanging: the source did not let go at the end; leave the process without waiting for its thread.
@@ -105,6 +106,7 @@ class Summary:
     by_label: dict[str, int]
     by_gate: dict[str, int]
     seconds: float
+    processor_s: float
     outages: int
     passed_over: int
     hanging: bool
@@ -213,6 +215,7 @@ def run(
     labels: Counter[str] = Counter()
     gates: Counter[str] = Counter()
     frames, first, last = 0, 0.0, 0.0
+    used_before = used = 0.0
     summed_at = time.monotonic()
     _log.info(
         "started",
@@ -248,7 +251,9 @@ def run(
             )
             _hand_on(decision, item.frame, sinks)
             last = time.monotonic()
-            first = first if frames else last
+            used = time.process_time()
+            if not frames:
+                first, used_before = last, used
             frames += 1
             (labels if decision.used else gates)[decision.label or decision.gate] += 1
             if decision.used and works is not None:
@@ -265,7 +270,14 @@ def run(
             pulse.stopping()
         hanging = not capture.stop(_STOP_S)
     summary = Summary(
-        frames, dict(labels), dict(gates), last - first, capture.outages, capture.passed_over, hanging
+        frames=frames,
+        by_label=dict(labels),
+        by_gate=dict(gates),
+        seconds=last - first,
+        processor_s=used - used_before,
+        outages=capture.outages,
+        passed_over=capture.passed_over,
+        hanging=hanging,
     )
     _log.info(
         "stopped",
@@ -277,6 +289,7 @@ def run(
             outages=capture.outages,
             passed_over=capture.passed_over,
             rate=round(summary.rate, 2),
+            processor_ms=round(1e3 * summary.processor_s / max(1, frames - 1), 2),
         ),
     )
     return summary
