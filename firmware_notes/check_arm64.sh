@@ -77,6 +77,7 @@ rm -rf "$root/root/kit" && mkdir -p "$root/root/kit" "$root/mnt/wheels" "$root/m
 mount --bind "$wheels" "$root/mnt/wheels"
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
+mount -t sysfs -o ro sysfs "$root/sys" # the runtime asks how many processors there are
 inside() { env -i PATH=/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin HOME=/root LANG=C.UTF-8 QEMU_CPU=$QEMU_CPU chroot "$root" "$@"; }
 
 say "the board's own words: $(inside uname -m), $(inside python3 -V), glibc $(inside ldd --version | head -n 1 | grep -o '[0-9.]*$')"
