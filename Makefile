@@ -6,9 +6,10 @@ OUT := build
 EPOCHS ?= 50
 KILLS ?= 300
 DATA ?=
+SUITE ?= bookworm
 PICTURES = $(if $(strip $(DATA)),$(DATA),$(OUT)/demo/leaves)
 
-.PHONY: help demo test test-kills lint convert train bench-corruptions lock clean
+.PHONY: help demo test test-kills lint convert train bench-corruptions lock clean check-arm64
 .DEFAULT_GOAL := help
 
 help:
@@ -18,6 +19,7 @@ help:
 	@echo "make test-kills            kill the journal's writer 300 times and look for every acknowledged row [KILLS=300]"
 	@echo "make convert DATA=DIR      train LCNN on both splits, convert, check, print the table [EPOCHS=50]"
 	@echo "make bench-corruptions     corruption by corruption, beside the package's own speed"
+	@echo "make check-arm64           install and try the kit on an emulated arm64 Debian (root, network) [SUITE=bookworm]"
 	@echo "make lock                  renew the lock files"
 
 # The environments are made from lock files with digests. --no-deps: the lock file is complete, and the
@@ -62,6 +64,10 @@ lint: $(DEV)/ready
 convert: $(DEV)/ready
 	@test -n "$(DATA)" || { echo "error: say where the photographs are: make convert DATA=DIR" >&2; exit 2; }
 	$(DEV)/bin/mango-convert all lcnn --data "$(DATA)" --out $(OUT)/convert --epochs $(EPOCHS)
+
+# Half an hour and more, for the emulated installation; needs root, debootstrap, network. Not part of CI.
+check-arm64: $(DEVICE)/ready
+	SUITE="$(SUITE)" DATA="$(DATA)" OUT="$(OUT)/arm64" BIN="$(DEVICE)/bin" bash firmware_notes/check_arm64.sh
 
 lock:
 	$(PYTHON) -m venv build/venv-lock
