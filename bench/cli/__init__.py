@@ -1,6 +1,6 @@
 """Command line `mango-bench`: one module for each command."""
 
-from bench.cli import compare, corrupt, corruptions_speed, draw, latency, report, robustness
+from bench.cli import compare, corrupt, corruptions_speed, draw, field, gates, latency, report, robustness
 from bench.cli.app import app
 from edge.console import run
 
@@ -10,6 +10,8 @@ __all__ = [
     "corrupt",
     "corruptions_speed",
     "draw",
+    "field",
+    "gates",
     "latency",
     "main",
     "report",
