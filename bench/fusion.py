@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bench.baseline import Settings, feature_sets, forest_probabilities, matrix_of, pooled
+from bench.baseline import Settings, covered_classes, feature_sets, forest_probabilities, matrix_of, pooled
 from bench.embedding import Embeddings
 from bench.fold import Fold, Shortfall, disjoint, draw, shortfalls, stratified
 from bench.interval import Interval, against_band, paired, student
@@ -55,6 +55,7 @@ class Fusion:
     Attributes:
         source: "embeddings" or "predictions".
         pictures: used.
+        classes: that they show: those with at least two groups, where at least two have that.
         seen: of those, in the training or validation part of the image model (None: not known).
         scores: protocol -> "picture", "picture + sensors", ... -> macro-F1 over seeds.
         gains: of each addition.
@@ -65,6 +66,7 @@ class Fusion:
 
     source: str
     pictures: int
+    classes: tuple[str, ...]
     seen: int | None
     scores: Mapping[str, Mapping[str, Interval]]
     gains: tuple[Gain, ...]
@@ -122,7 +124,11 @@ def score_fusion(
         raise InputError(
             "the predictions or embeddings are of none of these pictures; make them from the same data"
         )
+    # The gain on mixed and on disjoint folds is compared, so both are of the classes that can be held out.
+    covered = covered_classes(readings.take(np.flatnonzero(usable)), None if groups is None else groups.take(np.flatnonzero(usable)))
     kept = np.flatnonzero(usable)
+    if len(covered) > 1:
+        kept = kept[np.isin(readings.take(kept).labels, covered)]
     readings, rows = readings.take(kept), rows[kept]
     groups = None if groups is None else groups.take(kept)
     if len(readings.classes) < 2:
@@ -166,6 +172,7 @@ def score_fusion(
     return Fusion(
         "predictions" if found.embedding is None else "embeddings",
         len(readings),
+        readings.classes,
         int(seen[kept].sum()) if known else None,
         scores,
         tuple(gain(scores, addition, settings.margin) for addition in additions),
