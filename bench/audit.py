@@ -144,7 +144,14 @@ def audit(
             sub = None
         crops.append(
             _crop(
-                name, part, sub, settings, embeddings, unseen, permutations, lambda text, at=where: say(f"{at}: {text}")
+                name,
+                part,
+                sub,
+                settings,
+                embeddings,
+                unseen,
+                permutations,
+                lambda text, at=where: say(f"{at}: {text}"),
             )
         )
     if not crops:
@@ -154,7 +161,11 @@ def audit(
     body = {
         "columns": dict(readings.columns or {}),
         "variables": [
-            {"name": variable.name, "role": variable.role, "kind": "category" if variable.levels else "number"}
+            {
+                "name": variable.name,
+                "role": variable.role,
+                "kind": "category" if variable.levels else "number",
+            }
             for variable in readings.variables
         ],
         "groups": None
@@ -347,9 +358,7 @@ def _crop(
         if "time" in probed
         else {},
         score_baselines(readings, groups, settings, say),
-        None
-        if embeddings is None
-        else score_fusion(readings, groups, embeddings, settings, unseen, say),
+        None if embeddings is None else score_fusion(readings, groups, embeddings, settings, unseen, say),
     )
 
 

@@ -177,9 +177,7 @@ def score_baselines(
     values: dict[str, dict[str, dict[str, list[float]]]] = {}
     short: list[Fold] = []
     covered = covered_classes(readings, groups)
-    kept = (
-        np.flatnonzero(np.isin(readings.labels, covered)) if len(covered) > 1 else np.zeros(0, np.intp)
-    )
+    kept = np.flatnonzero(np.isin(readings.labels, covered)) if len(covered) > 1 else np.zeros(0, np.intp)
     for seed in range(settings.seeds):
         rows = draw(len(readings), settings.rows, seed)
         labels = readings.labels[rows]
@@ -241,9 +239,7 @@ def differences(scores: Scores, margin: float) -> tuple[Difference, ...]:
                 for metric in ("macro_f1", "accuracy"):
                     interval = paired(by_baseline[first][metric], by_baseline[second][metric])
                     found.append(
-                        Difference(
-                            protocol, first, second, metric, interval, against_band(interval, margin)
-                        )
+                        Difference(protocol, first, second, metric, interval, against_band(interval, margin))
                     )
     return tuple(found)
 

@@ -118,9 +118,7 @@ def find_columns(
     for purpose, known in NAMES.items():
         if purpose in chosen:
             continue
-        found = next(
-            (name for alias in known for name in by_plain.get(alias, ()) if name not in used), None
-        )
+        found = next((name for alias in known for name in by_plain.get(alias, ()) if name not in used), None)
         chosen[purpose] = found
         if found:
             used.add(found)

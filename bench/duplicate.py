@@ -109,8 +109,7 @@ def _aligned(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> float:
     window = product[np.ix_(steps, steps)].reshape(-1)
     favoured = np.argsort(-window, kind="stable")[:3]
     return max(
-        _overlap(a, b, int(steps[place // len(steps)]), int(steps[place % len(steps)]))
-        for place in favoured
+        _overlap(a, b, int(steps[place // len(steps)]), int(steps[place % len(steps)])) for place in favoured
     )
 
 
@@ -205,7 +204,9 @@ def across(pairs: Sequence[Pair], part: Sequence[str]) -> list[Pair]:
     ]
 
 
-def summary(pairs: Sequence[Pair], names: Sequence[str], labels: Sequence[int], listed: int) -> Mapping[str, Any]:
+def summary(
+    pairs: Sequence[Pair], names: Sequence[str], labels: Sequence[int], listed: int
+) -> Mapping[str, Any]:
     """Counts, and the first `listed` pairs by name, strongest first."""
     strongest = sorted(pairs, key=lambda pair: (-pair.correlation, pair.first, pair.second))
     return {

@@ -26,7 +26,17 @@ FORMAT = "mango-leaf-embedding"
 VERSION = 1
 MAXIMUM_BYTES = 4 * 2**30
 MAXIMUM_WIDTH = 65_536
-_MEMBERS = ("format", "version", "model", "labels", "paths", "identities", "part", "probabilities", "embedding")
+_MEMBERS = (
+    "format",
+    "version",
+    "model",
+    "labels",
+    "paths",
+    "identities",
+    "part",
+    "probabilities",
+    "embedding",
+)
 
 Floats = npt.NDArray[np.float32]
 
@@ -74,7 +84,9 @@ class Embedder:
             if operation["op_name"] == "FULLY_CONNECTED"
         ]
         if not dense:
-            raise InputError(f"{path}: has no dense layer to take an embedding from; give its predictions instead")
+            raise InputError(
+                f"{path}: has no dense layer to take an embedding from; give its predictions instead"
+            )
         self._index = int(dense[-1]["inputs"][0])
         details = next(
             tensor for tensor in interpreter.get_tensor_details() if tensor["index"] == self._index
@@ -202,7 +214,11 @@ def _read_npz(path: Path) -> Embeddings:
         raise InputError(f"{path}: no file of embeddings that can be read ({cause}); {again}") from None
     if str(values["format"]) != FORMAT:
         raise InputError(f"{path}: not a file of embeddings; {again}")
-    if values["version"].shape != () or values["version"].dtype.kind != "i" or int(values["version"]) > VERSION:
+    if (
+        values["version"].shape != ()
+        or values["version"].dtype.kind != "i"
+        or int(values["version"]) > VERSION
+    ):
         raise InputError(f"{path}: of a newer version than this program reads; update it")
     count, labels = len(values["paths"]), len(values["labels"])
     embedding = values["embedding"]

@@ -99,16 +99,10 @@ def shortfalls(
     total = groups.of_class(labels, len(classes))
     for label, name in enumerate(classes):
         pictures = [int((labels[fold.test] == label).sum()) for fold in folds]
-        held_out = [
-            len(np.unique(groups.codes[fold.test[labels[fold.test] == label]])) for fold in folds
-        ]
-        below = sum(
-            a < floor_pictures or b < floor_groups for a, b in zip(pictures, held_out, strict=True)
-        )
+        held_out = [len(np.unique(groups.codes[fold.test[labels[fold.test] == label]])) for fold in folds]
+        below = sum(a < floor_pictures or b < floor_groups for a, b in zip(pictures, held_out, strict=True))
         if below:
-            found.append(
-                Shortfall(name, total[label], min(pictures), min(held_out), below, len(folds))
-            )
+            found.append(Shortfall(name, total[label], min(pictures), min(held_out), below, len(folds)))
     return found
 
 

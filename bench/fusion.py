@@ -125,7 +125,9 @@ def score_fusion(
             "the predictions or embeddings are of none of these pictures; make them from the same data"
         )
     # The gain on mixed and on disjoint folds is compared, so both are of the classes that can be held out.
-    covered = covered_classes(readings.take(np.flatnonzero(usable)), None if groups is None else groups.take(np.flatnonzero(usable)))
+    covered = covered_classes(
+        readings.take(np.flatnonzero(usable)), None if groups is None else groups.take(np.flatnonzero(usable))
+    )
     kept = np.flatnonzero(usable)
     if len(covered) > 1:
         kept = kept[np.isin(readings.take(kept).labels, covered)]
@@ -282,24 +284,22 @@ def _score(
     settings: Settings,
 ) -> dict[str, float]:
     if any(len(np.unique(labels[fold.training])) < 2 for fold in folds):
-        raise InputError("a fold leaves fewer than two classes to learn from; the data are too few for fusion")
+        raise InputError(
+            "a fold leaves fewer than two classes to learn from; the data are too few for fusion"
+        )
     alone = [picture(fold, drawn, labels, classes, seed) for fold in folds]
     answers = {"picture": alone}
     for addition, features in additions.items():
         answers[f"picture + {addition}"] = [
-            (
-                probabilities
-                + forest_probabilities(features[drawn], labels, fold, classes, seed, settings)
-            )
-            / 2
+            (probabilities + forest_probabilities(features[drawn], labels, fold, classes, seed, settings)) / 2
             for fold, probabilities in zip(folds, alone, strict=True)
         ]
     scores = {}
     for name, of_folds in answers.items():
         by_fold = {id(fold): values.argmax(axis=1) for fold, values in zip(folds, of_folds, strict=True)}
-        scores[name] = pooled(
-            folds, labels, classes, lambda fold, by_fold=by_fold: by_fold[id(fold)]
-        )["macro_f1"]
+        scores[name] = pooled(folds, labels, classes, lambda fold, by_fold=by_fold: by_fold[id(fold)])[
+            "macro_f1"
+        ]
     return scores
 
 

@@ -166,9 +166,7 @@ def leak_rate(codes: Integers, folds: Sequence[Fold]) -> float:
     return seen / total if total else 0.0
 
 
-def near_rate(
-    time: Floats, labels: Integers, folds: Sequence[Fold], within: float
-) -> float:
+def near_rate(time: Floats, labels: Integers, folds: Sequence[Fold], within: float) -> float:
     """Share of timed test pictures with a training picture of the same class at most `within` seconds away."""
     near = total = 0
     for fold in folds:

@@ -38,9 +38,7 @@ def student(values: Sequence[float]) -> Interval:
         from scipy import stats
 
         half = float(
-            stats.t.ppf(0.5 + CONFIDENCE / 2, len(array) - 1)
-            * array.std(ddof=1)
-            / math.sqrt(len(array))
+            stats.t.ppf(0.5 + CONFIDENCE / 2, len(array) - 1) * array.std(ddof=1) / math.sqrt(len(array))
         )
     return Interval(mean, mean - half, mean + half, tuple(float(value) for value in array))
 
@@ -51,7 +49,7 @@ def paired(first: Interval, second: Interval) -> Interval:
 
 
 def against_band(difference: Interval, margin: float) -> str:
-    """"superior", "comparable", "inferior" or, where the interval leaves it open, "undecided".
+    """ "superior", "comparable", "inferior" or, where the interval leaves it open, "undecided".
 
     The whole interval must lie above the band (superior), within it (comparable) or below it (inferior).
 

@@ -118,9 +118,7 @@ class Readings:
             times=chosen(self.times),
             groups=None if self.groups is None else chosen(self.groups),
             crop=self.crop[rows],
-            variables=tuple(
-                replace(variable, values=variable.values[rows]) for variable in self.variables
-            ),
+            variables=tuple(replace(variable, values=variable.values[rows]) for variable in self.variables),
             names=chosen(self.names),
             files=chosen(self.files),
             part=None if self.part is None else chosen(self.part),
@@ -281,8 +279,7 @@ def _of_table(table: Table, columns: Columns, utc_offset: float | None, pictures
             # A picture of unknown origin may belong to any group; its class then stays together.
             notes.append(f"{missing:,} pictures have no group; those of a class are taken as one group.")
         groups = tuple(
-            f"no group, {name}" if group is None else group
-            for group, name in zip(given, names, strict=True)
+            f"no group, {name}" if group is None else group for group, name in zip(given, names, strict=True)
         )
     part = tuple(_part(value) for value in column(columns.split)) if columns.split else None
     variables, more = _variables(table, columns, kept)

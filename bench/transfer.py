@@ -34,7 +34,7 @@ class Resampled:
 
 
 def parse_map(texts: Sequence[str]) -> dict[str, str]:
-    """"Theirs=Ours,Theirs=Ours" (several times, if need be) as a mapping.
+    """ "Theirs=Ours,Theirs=Ours" (several times, if need be) as a mapping.
 
     Raises:
         InputError: a piece is no pair, or a class stands twice on the left.
@@ -70,7 +70,9 @@ def match_classes(
                 f"{where}: no class {theirs!r} as --map has it; its classes are {', '.join(classes)}"
             )
         if _plain(ours) not in by_plain:
-            raise InputError(f"the model knows no class {ours!r} as --map has it; it knows {', '.join(labels)}")
+            raise InputError(
+                f"the model knows no class {ours!r} as --map has it; it knows {', '.join(labels)}"
+            )
         found[theirs_by_plain[_plain(theirs)]] = by_plain[_plain(ours)]
     if len(set(found.values())) < 2:
         raise InputError(
@@ -145,9 +147,7 @@ def transfer(
     # Without times nothing shows which pictures belong together: each is taken by itself, and that is said.
     cluster = np.arange(len(kept)) if groups is None else groups.codes
     in_free = _by_cluster(kept.labels, free, cluster, len(kept.classes), len(labels))
-    in_restricted = _by_cluster(
-        kept.labels, restricted, cluster, len(kept.classes), len(kept.classes)
-    )
+    in_restricted = _by_cluster(kept.labels, restricted, cluster, len(kept.classes), len(kept.classes))
     baseline = None
     if timed:
         scores = score_baselines(replace(kept, variables=(), part=None), groups, settings).scores

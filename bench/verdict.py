@@ -200,9 +200,7 @@ def _next_steps(
             "Put the score of the capture time beside every score of a model on the same split; a model that does not"
             " beat it has shown nothing."
         )
-    thin = {
-        shortfall.label: shortfall for crop in crops for shortfall in crop.baselines.shortfalls
-    }
+    thin = {shortfall.label: shortfall for crop in crops for shortfall in crop.baselines.shortfalls}
     lonely = [
         label
         for crop in crops
