@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ from bench.baseline import (
     Settings,
     covered_classes,
     differences,
-    drops,
     score_baselines,
 )
 from bench.clock import seconds
@@ -40,11 +40,11 @@ from bench.granularity import (
     readings_of,
     sharing,
 )
-from bench.interval import student
+from bench.interval import against_band, student
 from bench.reading import Readings, Variable
 from bench.result import Entry
 from bench.session import Grouping, default_kind, grouping
-from bench.verdict import Verdict, judge
+from bench.verdict import judge
 from edge.contract import read_model
 from edge.errors import InputError
 
@@ -151,7 +151,7 @@ def audit(
                 embeddings,
                 unseen,
                 permutations,
-                lambda text, at=where: say(f"{at}: {text}"),
+                partial(_at, say, where),
             )
         )
     if not crops:
@@ -233,8 +233,6 @@ def average(
     example = {drop.first: drop for crop in crops for drop in crop.baselines.drops}
     for baseline, values in paired_drops.items():
         interval = student([float(value) for value in np.mean(np.array(values), axis=0)])
-        from bench.interval import against_band
-
         lost.append(
             replace(example[baseline], interval=interval, verdict=against_band(interval, settings.margin))
         )
@@ -362,6 +360,10 @@ def _crop(
     )
 
 
+def _at(say: Callable[[str], None], where: str, text: str) -> None:
+    say(f"{where}: {text}")
+
+
 def _near_duplicates(
     readings: Readings,
     groups: Grouping | None,
@@ -433,6 +435,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(found) for found in value]
     return value.item() if isinstance(value, np.generic) else value
-
-
-__all__ = ["CropAudit", "Verdict", "audit", "average", "average_fusion", "model_scores"]

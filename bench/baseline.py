@@ -151,12 +151,11 @@ def forest_probabilities(
 
 
 def pooled(
-    folds: Sequence[Fold], labels: Integers, classes: int, predict: Callable[[Fold], npt.NDArray[np.integer]]
+    folds: Sequence[Fold], labels: Integers, classes: int, answers: Sequence[npt.NDArray[np.integer]]
 ) -> dict[str, float]:
-    """Metrics over the test pictures of all folds together."""
+    """Metrics over the test pictures of all folds together; `answers` are the predictions for each fold."""
     truth = np.concatenate([labels[fold.test] for fold in folds])
-    predicted = np.concatenate([predict(fold) for fold in folds])
-    return metrics(truth, predicted, classes)
+    return metrics(truth, np.concatenate(list(answers)), classes)
 
 
 def score_baselines(
@@ -187,20 +186,20 @@ def score_baselines(
             if report is not None:
                 report(f"{protocol}, seed {seed}")
             found = _score(features, rows, labels, folds, len(readings.classes), seed, settings)
-            for baseline, scores in found.items():
+            for baseline, of_seed in found.items():
                 into = values.setdefault(protocol, {}).setdefault(
                     baseline, {metric: [] for metric in METRICS}
                 )
-                for metric, value in scores.items():
+                for metric, value in of_seed.items():
                     into[metric].append(value)
     scores = {
         protocol: {
-            baseline: {metric: student(found) for metric, found in by_metric.items()}
+            baseline: {metric: student(of_seeds) for metric, of_seeds in by_metric.items()}
             for baseline, by_metric in by_baseline.items()
         }
         for protocol, by_baseline in values.items()
     }
-    short_of = ()
+    short_of: tuple[Shortfall, ...] = ()
     if short and groups is not None:
         # All seeds draw their rows alike where the data are few; where not, positions differ from seed to
         # seed and only the first seed's folds are judged.
@@ -324,21 +323,17 @@ def _score(
         commonest = int(np.bincount(labels[fold.training], minlength=classes).argmax())
         return np.full(len(fold.test), commonest)
 
-    found = {"majority": pooled(folds, labels, classes, majority)}
+    def forest(drawn: Floats, truth: Integers, fold: Fold) -> npt.NDArray[np.integer]:
+        probabilities = forest_probabilities(drawn, truth, fold, classes, seed, settings)
+        return np.asarray(probabilities.argmax(axis=1))
+
+    found = {"majority": pooled(folds, labels, classes, [majority(fold) for fold in folds])}
     for baseline, matrix in features.items():
-        drawn = matrix[rows]
-        answers = {
-            id(fold): forest_probabilities(drawn, labels, fold, classes, seed, settings).argmax(axis=1)
-            for fold in folds
-        }
-        found[baseline] = pooled(folds, labels, classes, lambda fold, answers=answers: answers[id(fold)])
+        answers = [forest(matrix[rows], labels, fold) for fold in folds]
+        found[baseline] = pooled(folds, labels, classes, answers)
     if features:
         first = next(iter(features.values()))[rows]
         shuffled = np.random.default_rng([seed, 2]).permutation(labels)
-        found["shuffled"] = pooled(
-            folds,
-            shuffled,
-            classes,
-            lambda fold: forest_probabilities(first, shuffled, fold, classes, seed, settings).argmax(axis=1),
-        )
+        answers = [forest(first, shuffled, fold) for fold in folds]
+        found["shuffled"] = pooled(folds, shuffled, classes, answers)
     return found

@@ -41,8 +41,8 @@ def identified(readings: Readings) -> Readings:
     ):
         if file is None:
             raise InputError(
-                f"{readings.path}: the picture of {name} is not at hand, and split files name pictures by their content;"
-                " give the folder that paths start from with --pictures"
+                f"{readings.path}: the picture of {name} is not at hand, and split files name pictures by their"
+                " content; give the folder that paths start from with --pictures"
             )
         digest = sha256(file.read_bytes())
         photograph = Photograph(name, readings.classes[label], digest, readings.times[row])

@@ -294,13 +294,10 @@ def _score(
             (probabilities + forest_probabilities(features[drawn], labels, fold, classes, seed, settings)) / 2
             for fold, probabilities in zip(folds, alone, strict=True)
         ]
-    scores = {}
-    for name, of_folds in answers.items():
-        by_fold = {id(fold): values.argmax(axis=1) for fold, values in zip(folds, of_folds, strict=True)}
-        scores[name] = pooled(folds, labels, classes, lambda fold, by_fold=by_fold: by_fold[id(fold)])[
-            "macro_f1"
-        ]
-    return scores
+    return {
+        name: pooled(folds, labels, classes, [values.argmax(axis=1) for values in of_folds])["macro_f1"]
+        for name, of_folds in answers.items()
+    }
 
 
 def _worst(found: list[Shortfall]) -> tuple[Shortfall, ...]:

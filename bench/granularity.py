@@ -238,4 +238,4 @@ def _tau(values: Floats, group: npt.NDArray[np.integer]) -> float:
     total = table.sum()
     overall = float((table.sum(axis=0) ** 2).sum() / total)
     within = float(((table**2).sum(axis=1) / table.sum(axis=1)).sum())
-    return (within - overall) / (total - overall)
+    return float((within - overall) / (total - overall))

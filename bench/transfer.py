@@ -45,7 +45,7 @@ def parse_map(texts: Sequence[str]) -> dict[str, str]:
             theirs, sign, ours = (part.strip() for part in piece.partition("="))
             if not (sign and theirs and ours):
                 raise InputError(
-                    f"{piece!r} in --map is no pair; write the folder's class, =, the model's class: 'Gall_Mid=Gall Midge'"
+                    f"{piece!r} in --map is no pair; write theirs, =, the model's: 'Gall_Mid=Gall Midge'"
                 )
             if theirs in found:
                 raise InputError(f"--map names the class {theirs!r} twice; leave one of them away")

@@ -163,8 +163,8 @@ def _fusion_sentences(crops: Sequence[CropAudit]) -> list[str]:
             mixed = _points(gain.gains["in distribution"])
             if "disjoint" not in gain.gains:
                 sentences.append(
-                    f"{where}Adding {gain.addition} to the picture changes macro-F1 by {mixed} points on mixed sessions;"
-                    " whether that holds on new sessions could not be tested."
+                    f"{where}Adding {gain.addition} to the picture changes macro-F1 by {mixed} points on mixed"
+                    " sessions; whether that holds on new sessions could not be tested."
                 )
                 continue
             apart = _points(gain.gains["disjoint"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -149,7 +150,7 @@ def _given(readings: Readings, split: str) -> Readings:
     return with_split(readings, make_split(split, index(readings.path)))
 
 
-def _lines(body: dict[str, Any]) -> list[str]:
+def _lines(body: Mapping[str, Any]) -> list[str]:
     from bench.baseline import BASELINES, PROTOCOLS
 
     lines = ["", "Macro-F1 without any picture, mean over seeds [95 % interval]:"]
@@ -158,17 +159,16 @@ def _lines(body: dict[str, Any]) -> list[str]:
         for baseline in BASELINES:
             if baseline in by_baseline:
                 f1, right = by_baseline[baseline]["macro_f1"], by_baseline[baseline]["accuracy"]
-                lines.append(
-                    f"    {baseline:<15} {f1['mean']:.3f} [{f1['low']:.3f}, {f1['high']:.3f}]   accuracy {right['mean']:.3f}"
-                )
+                interval = f"{f1['mean']:.3f} [{f1['low']:.3f}, {f1['high']:.3f}]"
+                lines.append(f"    {baseline:<15} {interval}   accuracy {right['mean']:.3f}")
     for model in body["models"]:
         for score in model["scores"]:
             baseline = score["time_baseline"]
             beside = "unknown" if baseline is None else f"{baseline['macro_f1']:.3f}"
             lines.append(
-                f"  {model['name']}{'' if score['own'] else ' (sister)'}, split {score['split']} (seed {score['seed']}),"
-                f" {score['part']}: macro-F1 {score['macro_f1']:.3f}, accuracy {score['accuracy']:.3f}; capture time"
-                f" alone on the same split {beside}"
+                f"  {model['name']}{'' if score['own'] else ' (sister)'}, split {score['split']} (seed"
+                f" {score['seed']}), {score['part']}: macro-F1 {score['macro_f1']:.3f}, accuracy"
+                f" {score['accuracy']:.3f}; capture time alone on the same split {beside}"
             )
     for crop in body["crops"]:
         where = f"{crop['name']}: " if crop["name"] else ""

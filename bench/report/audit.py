@@ -68,8 +68,8 @@ def _warnings(name: str, body: Mapping[str, Any]) -> list[str]:
     found = []
     if body["verdict"]["finding"] == "leak":
         found.append(
-            f"{name}: the class can be told without the picture ({', '.join(body['verdict']['leaks'])}); random splits of"
-            " these data flatter every model."
+            f"{name}: the class can be told without the picture ({', '.join(body['verdict']['leaks'])}); random splits"
+            " of these data flatter every model."
         )
     floor = (body["settings"]["floor_pictures"], body["settings"]["floor_groups"])
     for crop in body["crops"]:
@@ -83,7 +83,8 @@ def _warnings(name: str, body: Mapping[str, Any]) -> list[str]:
         if fusion and fusion["seen"]:
             found.append(
                 f"{where}: the image model was trained or tuned on {fusion['seen']:,} of the {fusion['pictures']:,}"
-                " pictures used for fusion, so the picture alone is flattered there and gains look smaller than they are."
+                " pictures used for fusion, so the picture alone is flattered there and gains look smaller than they"
+                " are."
             )
     return found
 
@@ -93,10 +94,8 @@ def _score_table(name: str, body: Mapping[str, Any]) -> Table:
     for protocol, by_baseline in body["average"]["scores"].items():
         for baseline in BASELINES:
             if baseline in by_baseline:
-                rows.append(
-                    [PROTOCOLS[protocol], baseline]
-                    + [_interval(by_baseline[baseline][metric]) for metric, _ in _METRICS]
-                )
+                cells = [_interval(by_baseline[baseline][metric]) for metric, _ in _METRICS]
+                rows.append([PROTOCOLS[protocol], baseline, *cells])
     for model in body["models"]:
         for score in model["scores"]:
             baseline = score["time_baseline"]
@@ -116,8 +115,8 @@ def _score_table(name: str, body: Mapping[str, Any]) -> Table:
         f"{name}: scores without a picture",
         ("split", "sees", *(title for _, title in _METRICS)),
         rows,
-        f"Random forests of {settings['trees']} trees, mean over {settings['seeds']} seeds with 95 % Student-t interval,"
-        f" at most {settings['rows']:,} pictures a seed.{crops}",
+        f"Random forests of {settings['trees']} trees, mean over {settings['seeds']} seeds with 95 % Student-t"
+        f" interval, at most {settings['rows']:,} pictures a seed.{crops}",
     )
 
 
@@ -141,8 +140,8 @@ def _more_tables(name: str, body: Mapping[str, Any]) -> list[Table]:
         note = "Leak: share of test pictures whose exact reading occurs in training."
         if crop["near"]:
             note += " " + " ".join(
-                f"A training picture of the same class within {within} s exists for {rates['random']:.0%} of a random test"
-                " part."
+                f"A training picture of the same class within {within} s exists for {rates['random']:.0%} of a random"
+                " test part."
                 for within, rates in crop["near"].items()
             )
         tables.append(Table(f"{where}: how pictures share readings", columns, rows, note))
@@ -242,10 +241,11 @@ def _sharing_figure(name: str, body: Mapping[str, Any]) -> Figure | None:
     axes.set_ylabel("share of the pictures, %")
     axes.legend(fontsize=8)
     rows = [[one["name"], *one["histogram"]] for one in shown]
+    told = "; ".join(f"{one['name']} is shared by {one['shared']:.0%} of the pictures" for one in shown)
     of = f" ({crop['name']})" if crop["name"] else ""
     return Figure(
         f"{name}{of}: how many pictures share one exact reading. Far right: a reading stands for a whole session.",
-        f"Shared readings: {'; '.join(f'{one['name']} is shared by {one['shared']:.0%} of the pictures' for one in shown)}.",
+        f"Shared readings: {told}.",
         to_svg(figure),
         _csv(["reading", *labels], rows),
     )

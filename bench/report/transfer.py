@@ -23,8 +23,8 @@ def section(entries: Sequence[Entry]) -> Section:
         figures.append(_figure(entry))
         if entry.body["sessions"]["unit"] == "picture":
             warnings.append(
-                f"{_name(entry)}: its pictures have no times, so the intervals resample single pictures and are narrower"
-                " than they should be."
+                f"{_name(entry)}: its pictures have no times, so the intervals resample single pictures and are"
+                " narrower than they should be."
             )
         elif entry.body["sessions"]["number"] < 10:
             warnings.append(
@@ -51,10 +51,10 @@ def lines(entry: Entry) -> list[str]:
     """The result in sentences."""
     body, model = entry.body, entry.model or {}
     found = [
-        f"{model['name']} on {_name(entry)}, an independent data set (no split; {sum(body['images'].values()):,} pictures"
-        f" of {len(body['classes'])} shared classes in {body['sessions']['number']:,} {body['sessions']['unit']}s, chance"
-        f" {body['chance']:.2f}): macro-F1 {_interval(body['free']['macro_f1'])}, accuracy"
-        f" {_interval(body['free']['accuracy'])}; restricted to the shared classes macro-F1"
+        f"{model['name']} on {_name(entry)}, an independent data set (no split; {sum(body['images'].values()):,}"
+        f" pictures of {len(body['classes'])} shared classes in {body['sessions']['number']:,}"
+        f" {body['sessions']['unit']}s, chance {body['chance']:.2f}): macro-F1 {_interval(body['free']['macro_f1'])},"
+        f" accuracy {_interval(body['free']['accuracy'])}; restricted to the shared classes macro-F1"
         f" {_interval(body['restricted']['macro_f1'])}, accuracy {_interval(body['restricted']['accuracy'])}."
     ]
     own = own_score(model)
@@ -62,7 +62,8 @@ def lines(entry: Entry) -> list[str]:
         baseline = own.get("time_baseline")
         beside = f", capture time alone there {baseline['macro_f1']:.3f}" if baseline else ""
         found.append(
-            f"On its own data ({own['split']} split, {own['part']} part) it scores macro-F1 {own['macro_f1']:.3f}{beside}."
+            f"On its own data ({own['split']} split, {own['part']} part) it scores macro-F1"
+            f" {own['macro_f1']:.3f}{beside}."
         )
     if body["time_baseline"] is None:
         found.append("The pictures have no times, so no time baseline stands beside it.")
@@ -84,7 +85,10 @@ def lines(entry: Entry) -> list[str]:
 def _scores(entry: Entry) -> Table:
     body, model = entry.body, entry.model or {}
     rows: list[list[Cell]] = [
-        [f"{model['name']}, free", _name(entry), _interval(body["free"]["macro_f1"]), _interval(body["free"]["accuracy"])],
+        [
+            f"{model['name']}, free", _name(entry), _interval(body["free"]["macro_f1"]),
+            _interval(body["free"]["accuracy"]),
+        ],
         [
             f"{model['name']}, restricted", _name(entry), _interval(body["restricted"]["macro_f1"]),
             _interval(body["restricted"]["accuracy"]),
