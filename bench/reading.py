@@ -17,7 +17,7 @@ import numpy.typing as npt
 from bench.clock import read_clock, without_absurd
 from bench.column import IDENTIFIERS, METADATA, Columns, find_columns, plain
 from bench.metadata import UNKNOWN, Metadata, read_metadata
-from bench.table import Table, read_table
+from bench.table import JOURNAL_FILE, Table, read_table
 from convert.dataset import canonical_label, capture_time, exif_time, index
 from convert.split import Split, identity
 from edge.errors import InputError
@@ -147,6 +147,8 @@ def read_readings(
     """
     if not path.exists():
         raise InputError(f"{path}: no such file or folder; check the path")
+    if (path / JOURNAL_FILE).is_file():
+        path = path / JOURNAL_FILE
     if path.is_dir():
         if sensors or any((columns or {}).values()):
             raise InputError(
@@ -230,6 +232,11 @@ def _of_folder(path: Path) -> Readings:
 
 def _of_table(table: Table, columns: Columns, utc_offset: float | None, pictures: Path) -> Readings:
     notes: list[str] = []
+    if table.source == "journal":
+        notes.append(
+            "The classes are what the model decided, not what a person saw: the audit tells whether its decisions follow"
+            " the clock."
+        )
     labels = table.columns[columns.label]
     kept = [
         row

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import sqlite3
 import sys
 from collections.abc import Iterable, Sequence
@@ -20,6 +21,17 @@ MAXIMUM_COLUMNS = 2_000
 _MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "-", "?", "nat", "#n/a"))
 _CSV, _PARQUET = (".csv", ".tsv", ".txt"), (".parquet", ".pq")
 _SQLITE = b"SQLite format 3\x00"
+
+JOURNAL_FILE = "journal.db"
+JOURNAL_VIEW = "decisions"
+JOURNAL_COLUMNS = {
+    "time": "time",
+    "label": "label",
+    "camera": "source",
+    "picture": "picture",
+    "temperature_c": "temperature_c",
+}
+"""Our name of a column -> the journal's (`edge.journal`); the label is what the model decided."""
 
 
 @dataclass(frozen=True)
@@ -165,30 +177,22 @@ def _read_journal(path: Path) -> Table:
 
 
 def _journal_rows(path: Path, connection: sqlite3.Connection) -> Table:
-    tables = [
-        str(row[0])
-        for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
-    ]
-    if JOURNAL_TABLE not in tables:
+    views = [str(row[0]) for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")]
+    if JOURNAL_VIEW not in views:
         raise InputError(
-            f"{path}: an SQLite file without the table {JOURNAL_TABLE}, so not a field runner's journal"
+            f"{path}: an SQLite file without the view {JOURNAL_VIEW}, so not a field runner's journal"
         )
-    cursor = connection.execute(f'SELECT * FROM "{JOURNAL_TABLE}" ORDER BY rowid LIMIT {MAXIMUM_ROWS + 1}')
-    names = _names([column[0] for column in cursor.description], path)
-    columns: list[list[str | None]] = [[] for _ in names]
-    digest: list[str] = []
+    wanted = ", ".join(f"{column} AS {name}" for name, column in JOURNAL_COLUMNS.items())
+    cursor = connection.execute(f"SELECT {wanted} FROM {JOURNAL_VIEW} ORDER BY id LIMIT {MAXIMUM_ROWS + 1}")
+    columns: list[list[str | None]] = [[] for _ in JOURNAL_COLUMNS]
+    digest = hashlib.sha256()
     for row in cursor:
-        values = [_value(None if isinstance(cell, bytes) else cell) for cell in row]
-        for column, value in zip(columns, values, strict=True):
-            column.append(value)
-        digest.append(repr(values))
+        for column, cell in zip(columns, row, strict=True):
+            column.append(_value(cell))
+        digest.update(repr(row).encode())
     if len(columns[0]) > MAXIMUM_ROWS:
         raise InputError(f"{path}: more than the {MAXIMUM_ROWS:,} rows that are accepted")
-    return _table(path, "journal", names, columns, False, sha256("\n".join(digest).encode()))
-
-
-JOURNAL_TABLE = "decision"
-"""The table of the field runner's journal with one row a decision (`edge.journal`)."""
+    return _table(path, "journal", tuple(JOURNAL_COLUMNS), columns, False, digest.hexdigest())
 
 
 def _names(names: Sequence[Any], path: Path) -> tuple[str, ...]:

@@ -16,13 +16,17 @@ def table(paths: Sequence[Path]) -> str:
     """
     lines = [
         "| model file | precision | bytes | split, part | images | accuracy | macro-F1 | Keras macro-F1 | agreement"
-        " | largest difference | time baseline macro-F1 |",
-        "|---|---|---:|---|---:|---:|---:|---:|---:|---:|---:|",
+        " | largest difference | time baseline accuracy | time baseline macro-F1 |",
+        "|---|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for path in paths:
         contract = read_contract(path)
         for found in contract.scores[:1]:
-            baseline = "unknown" if found.time_baseline is None else f"{found.time_baseline['macro_f1']:.4f}"
+            baseline = (
+                "unknown | unknown"
+                if found.time_baseline is None
+                else f"{found.time_baseline['accuracy']:.4f} | {found.time_baseline['macro_f1']:.4f}"
+            )
             lines.append(
                 f"| {path.name} | {contract.precision} | {path.stat().st_size:,} | {found.split} (seed {found.seed}),"
                 f" {found.part} | {found.images} | {found.accuracy:.4f} | {found.macro_f1:.4f} |"
