@@ -51,7 +51,12 @@ def test_what_is_no_time_or_could_be_two_is_not_guessed(text: str) -> None:
 
 
 def test_clocks_that_were_never_set_are_counted_and_unknown() -> None:
-    texts = ["2021-11-06T12:00:00"] * 9 + ["1970-01-01T00:00:10", "2000-01-01T00:00:00", "2089-01-01T00:00:00", "?"]
+    texts = ["2021-11-06T12:00:00"] * 9 + [
+        "1970-01-01T00:00:10",
+        "2000-01-01T00:00:00",
+        "2089-01-01T00:00:00",
+        "?",
+    ]
     clock = read_clock([*texts, None])
     assert [time is not None for time in clock.times] == [True] * 9 + [False] * 5
     assert (clock.missing, clock.unreadable, clock.absurd) == (1, 2, 2)
