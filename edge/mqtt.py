@@ -475,7 +475,6 @@ def discovery(topic: str, device: str) -> list[tuple[str, dict[str, Any]]]:
             {
                 **common,
                 "unique_id": f"mango_edge_{identity}_{name}",
-                "object_id": f"{identity}_{name}",
                 **values,
             },
         )

@@ -304,6 +304,7 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
                 request.sendall(
                     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
                 )
+            _drain(request)
             self.shutdown_request(request)
             return
         try:
@@ -352,6 +353,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if self.too_long:
             self.requestline, self.request_version, self.command = "", "HTTP/1.1", "GET"
             self.send_error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+            _drain(self.connection)
             return
         self.close_connection = True
         self.handle_one_request()
@@ -466,6 +468,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Requests are not logged: weeks of a phone's reloads would wear the card, and tokens stand in them."""
+
+
+def _drain(connection: socket.socket) -> None:
+    """Take what has arrived: closing over unread bytes would discard the answer that was just sent."""
+    with contextlib.suppress(OSError):
+        connection.setblocking(False)
+        connection.recv(65536)
 
 
 def _pieces(first: str, lines: Iterable[str]) -> Iterator[bytes]:
