@@ -65,7 +65,8 @@ main { display: grid; gap: 1rem; padding-top: 1rem; padding-bottom: 1rem; }
   .last { grid-row: span 3; }
   .problems { grid-column: 1 / -1; }
 }
-section, .card { background: var(--card); border: 1px solid var(--line); border-radius: .6rem; padding: 1rem; min-width: 0; }
+section, .card { background: var(--card); border: 1px solid var(--line); border-radius: .6rem; padding: 1rem;
+  min-width: 0; }
 .problems { border-color: var(--alarm); }
 .problems h2, .problems li { color: var(--alarm); }
 .problems ul { margin: 0; padding-left: 1.2rem; overflow-wrap: anywhere; }
@@ -137,7 +138,7 @@ def render_message(title: str, sentence: str, ask_token: bool = False) -> str:
     )
     return (
         f"{_head(title)}<header>\n<h1>{html.escape(title)}</h1>\n</header>\n<main>\n"
-        f'<div class="card">\n<p>{html.escape(sentence)}</p>\n{form}</div>\n</main>\n</body></html>"
+        f'<div class="card">\n<p>{html.escape(sentence)}</p>\n{form}</div>\n</main>\n</body></html>'
     )
 
 
