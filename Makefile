@@ -6,6 +6,7 @@ OUT := build
 EPOCHS ?= 50
 KILLS ?= 300
 DATA ?=
+PICTURES = $(if $(strip $(DATA)),$(DATA),$(OUT)/demo/leaves)
 
 .PHONY: help demo test test-kills lint convert train bench-corruptions lock clean
 .DEFAULT_GOAL := help
@@ -33,8 +34,19 @@ $(DEV)/ready: requirements/dev.txt pyproject.toml
 	$(DEV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
 
+# The samples of a demo without DATA are drawn by a program: they try every step, they do not test the model's skill.
 demo: $(DEVICE)/ready
-	PATH="$(CURDIR)/$(DEVICE)/bin:$$PATH" DATA="$(DATA)" OUT="$(OUT)/demo" bash firmware_notes/demo.sh
+	mkdir -p $(OUT)/demo
+ifeq ($(strip $(DATA)),)
+	$(DEVICE)/bin/mango-bench draw $(OUT)/demo/leaves
+endif
+	$(DEVICE)/bin/mango-edge info
+	$(DEVICE)/bin/mango-edge classify "$(PICTURES)" --top 1
+	$(DEVICE)/bin/mango-bench latency --pictures "$(PICTURES)" --min-time 5s --max-time 20s --out $(OUT)/demo/latency.json
+ifneq ($(strip $(DATA)),)
+	$(DEVICE)/bin/mango-bench robustness --data "$(DATA)" --corruptions none --out $(OUT)/demo/score.json
+endif
+	$(DEVICE)/bin/mango-bench report $(OUT)/demo/latency.json $(if $(strip $(DATA)),$(OUT)/demo/score.json) --out $(OUT)/demo
 
 test: lint
 	$(DEV)/bin/python -m pytest
