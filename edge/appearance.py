@@ -78,10 +78,14 @@ def features(fitted: Pixels) -> Floats:
     luminance = np.asarray(small.convert("L"), dtype=np.float64) / 255
     strength = saturation / 255
     whole = (luminance.mean(), luminance.std(), strength.mean(), strength.std())
-    texture = []
+    texture: list[float] = []
     for picture in (grey, grey.reduce(_COARSE)):
         values = np.asarray(picture, dtype=np.int16)
-        texture += [float(np.abs(np.diff(values, axis=axis)).mean()) for axis in (0, 1)]
+        # 32-bit sums are exact here and need no copy in 64-bit floating point.
+        texture += [
+            np.abs(steps).sum(dtype=np.int32) / steps.size
+            for steps in (values[1:] - values[:-1], values[:, 1:] - values[:, :-1])
+        ]
     return np.concatenate([np.sqrt(np.concatenate([hues, greys]) / hue.size), whole, np.log1p(texture)])
 
 

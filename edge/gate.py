@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 from edge.appearance import Appearance, features
@@ -26,19 +27,20 @@ class Limits:
         clipped: share of pixels at 250 or more above which it is too bright, 0..1: what is clipped is lost.
         blurred: variance of the Laplacian of the luminance below which it is too blurred (Pech-Pacheco et al.
             2000, "Diatom autofocusing in brightfield microscopy"; 4-neighbour kernel).
-        torn: share of the height, counted from below, whose rows all equal one another, from which a frame
-            is torn: what a decoder leaves where the data ended. 0..1.
+        torn: number of equal rows in a run from which a frame is torn (see `torn_rows`): more than one row of
+            blocks of a JPEG.
     """
 
     dark: float = 40.0
     bright: float = 235.0
     clipped: float = 0.5
     blurred: float = 8.0
-    torn: float = 0.125
+    torn: int = 12
 
 
 LIMITS = Limits()
 _CLIPPED_FROM = 250
+_LEVELS = np.arange(256, dtype=np.float64)
 _FLAT = 1.0  # standard deviation of luminance under which there is no picture at all
 
 
@@ -54,20 +56,21 @@ def gate(
         limits: of the others.
 
     Returns:
-        "" when it passes, else the first that applies of "empty" (one colour all over that is neither dark nor
-        bright), "dark", "bright", "torn", "blurred", "no-leaf".
+        "" when it passes, else the first that applies of "dark", "bright", "empty" (one colour all over), "torn",
+        "blurred", "no-leaf".
     """
-    luminance = np.asarray(Image.fromarray(fitted).convert("L"))
-    mean = float(luminance.mean())
+    grey = Image.fromarray(fitted).convert("L")
+    counts = np.array(grey.histogram(), dtype=np.float64) / (grey.width * grey.height)
+    mean = float(counts @ _LEVELS)
     if mean < limits.dark:
         return "dark"
-    if mean > limits.bright or float((luminance >= _CLIPPED_FROM).mean()) > limits.clipped:
+    if mean > limits.bright or float(counts[_CLIPPED_FROM:].sum()) > limits.clipped:
         return "bright"
-    if float(luminance.std()) < _FLAT:
+    if float(counts @ (_LEVELS - mean) ** 2) < _FLAT**2:
         return "empty"
-    if torn_share(pixels) >= limits.torn:
+    if torn_rows(pixels) >= limits.torn:
         return "torn"
-    if sharpness(luminance) < limits.blurred:
+    if sharpness(np.asarray(grey)) < limits.blurred:
         return "blurred"
     if appearance is not None and appearance.distance(features(fitted)) > appearance.limit:
         return "no-leaf"
@@ -85,18 +88,32 @@ def sharpness(luminance: Pixels) -> float:
     return float(laplacian.var())
 
 
-def torn_share(pixels: Pixels) -> float:
-    """Share of the height at the bottom whose rows all equal the last one, and are not white or black, 0..1.
+def torn_rows(pixels: Pixels) -> int:
+    """The longest run of rows that equal one another: what a decoder leaves where data were missing.
 
-    A decoder whose data ended fills the rest with one row or colour. A sensor's rows differ by its noise,
-    except where they are clipped.
+    A sensor's rows differ by its noise (in half of MangoLeafDB, 1,667 photographs, no run outside white has more
+    than 8 rows), except where they are clipped: white rows do not count, nor black bars above and below.
+
+    Args:
+        pixels: uint8 (height, width, 3).
+
+    Returns:
+        0 where no two neighbouring rows are equal.
     """
-    last = pixels[-1]
-    if float(last.mean()) >= _CLIPPED_FROM or float(last.mean()) <= 255 - _CLIPPED_FROM:
-        return 0.0
-    height = len(pixels)
-    # Most frames differ in the row next to the last: look further only where they do not.
-    same = 1
-    while same < height and np.array_equal(pixels[height - 1 - same], last):
-        same += 1
-    return same / height if same > 1 else 0.0
+    # A few columns tell nearly always, and cost next to nothing.
+    probe = pixels[:, :: max(1, pixels.shape[1] // 16)]
+    if _longest((probe[1:] == probe[:-1]).all(axis=(1, 2))) < 2:
+        return 0
+    equal = (pixels[1:] == pixels[:-1]).all(axis=(1, 2))
+    level = pixels.mean(axis=(1, 2))
+    equal &= level[1:] < _CLIPPED_FROM
+    inner = np.flatnonzero(level > 255 - _CLIPPED_FROM)
+    if len(inner):
+        equal[: inner[0]] = equal[inner[-1] :] = False
+    return _longest(equal)
+
+
+def _longest(equal: npt.NDArray[np.bool_]) -> int:
+    """How many rows the longest run of true values joins; 0 for none."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], equal.astype(np.int8), [0]])))
+    return int((edges[1::2] - edges[::2]).max()) + 1 if len(edges) else 0

@@ -223,6 +223,13 @@ class JournalReader:
         """The lists of stages, in order of first appearance."""
         return self._lists("stages")
 
+    def sources(self) -> frozenset[str]:
+        """All sources that any row names."""
+        with self._open() as connection:
+            return frozenset(
+                value for (value,) in connection.execute("SELECT value FROM name WHERE kind = 'source'")
+            )
+
     def picture(self, row: Row) -> bytes | None:
         """The kept picture of a row as JPEG; None where none was kept or it was removed for space."""
         if row.picture is None:

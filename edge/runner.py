@@ -29,6 +29,7 @@ from edge.preprocessing import Pixels, fit
 from edge.smoothing import Smoother, Smoothing
 from edge.source.frame import Frame, Source
 from edge.thermal import Thermometer
+from edge.vitals import Vitals
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ HANGS_AFTER_S = 30.0
 _TICK_S = 0.25  # longest wait in one piece, so that a signal is noticed well within 2 s
 _STATUS_EVERY_S = 10.0
 _SUMMARY_EVERY_S = 3600.0
-_STOP_S = 0.7
+_STOP_S = 0.5
 _JPEG_QUALITY = 90
 
 
@@ -95,6 +96,7 @@ class Summary:
         frames: decisions made, used or not.
         by_label, by_gate: how often each label and each reason not to use a frame came.
         seconds: from the first decision to the last.
+        processor_s: processor time of all threads meanwhile, seconds.
         outages: how often the source was lost.
         passed_over: frames of a live source that made way for newer ones.
         hanging: the source did not let go at the end; leave the process without waiting for its thread.
@@ -104,6 +106,7 @@ class Summary:
     by_label: dict[str, int]
     by_gate: dict[str, int]
     seconds: float
+    processor_s: float
     outages: int
     passed_over: int
     hanging: bool
@@ -175,6 +178,7 @@ def run(
     pulse: Pulse | None = None,
     watchdog_s: float = 1.0,
     works: Callable[[], None] | None = None,
+    vitals: Vitals | None = None,
 ) -> Summary:
     """Decide on frames until the source ends, the plan's number is reached, or `stop` says so.
 
@@ -188,6 +192,7 @@ def run(
         watchdog_s: how often the watchdog is answered, seconds: only while this loop turns and the source's
             thread does not hang.
         works: called once, after the first used frame: model and source have shown that they work.
+        vitals: kept up to date for others to read.
 
     Raises:
         InputError: the source cannot be used; the model's contract is malformed.
@@ -203,10 +208,14 @@ def run(
         on_demand=plan.interval > 0,
         retry=plan.retry,
     )
-    beat = _Beat(capture, source, pulse, watchdog_s)
+    vitals = vitals or Vitals()
+    vitals.source, vitals.model = source.name, f"{contract.architecture} {contract.precision} {digest[:12]}"
+    vitals.lost_for = lambda: capture.lost_for
+    beat = _Beat(capture, vitals, pulse, watchdog_s)
     labels: Counter[str] = Counter()
     gates: Counter[str] = Counter()
-    frames, first, last, state = 0, 0.0, 0.0, ""
+    frames, first, last = 0, 0.0, 0.0
+    used_before = used = 0.0
     summed_at = time.monotonic()
     _log.info(
         "started",
@@ -228,7 +237,7 @@ def run(
     try:
         while not stop() and not (plan.frames and frames >= plan.frames):
             now = time.monotonic()
-            beat(now, frames, state)
+            beat(now)
             if now < due:
                 time.sleep(min(due - now, _TICK_S))
                 continue
@@ -242,13 +251,15 @@ def run(
             )
             _hand_on(decision, item.frame, sinks)
             last = time.monotonic()
-            first = first if frames else last
+            used = time.process_time()
+            if not frames:
+                first, used_before = last, used
             frames += 1
             (labels if decision.used else gates)[decision.label or decision.gate] += 1
             if decision.used and works is not None:
                 works()
                 works = None
-            state = _note(decision, item.frame, source.live, state)
+            vitals.frames, vitals.state = frames, _note(decision, item.frame, source.live, vitals.state)
             # What was missed is not made up for: it would be a burst of frames that nobody asked for.
             due = max(due + plan.interval, last) if plan.interval else 0.0
             if last - summed_at >= _SUMMARY_EVERY_S:
@@ -259,7 +270,14 @@ def run(
             pulse.stopping()
         hanging = not capture.stop(_STOP_S)
     summary = Summary(
-        frames, dict(labels), dict(gates), last - first, capture.outages, capture.passed_over, hanging
+        frames=frames,
+        by_label=dict(labels),
+        by_gate=dict(gates),
+        seconds=last - first,
+        processor_s=used - used_before,
+        outages=capture.outages,
+        passed_over=capture.passed_over,
+        hanging=hanging,
     )
     _log.info(
         "stopped",
@@ -271,6 +289,7 @@ def run(
             outages=capture.outages,
             passed_over=capture.passed_over,
             rate=round(summary.rate, 2),
+            processor_ms=round(1e3 * summary.processor_s / max(1, frames - 1), 2),
         ),
     )
     return summary
@@ -287,33 +306,36 @@ class _Beat:
     """Answers the watchdog while loop and capture live, and keeps the status line."""
 
     def __init__(
-        self, capture: Capture[Prepared], source: Source, pulse: Pulse | None, watchdog_s: float
+        self, capture: Capture[Prepared], vitals: Vitals, pulse: Pulse | None, watchdog_s: float
     ) -> None:
-        self._capture, self._source, self._pulse, self._every = capture, source, pulse, watchdog_s
+        self._capture, self._vitals, self._pulse, self._every = capture, vitals, pulse, watchdog_s
         self._pinged = self._told = float("-inf")
-        self._ready = self._hangs = False
+        self._ready = False
 
-    def __call__(self, now: float, frames: int, state: str) -> None:
+    def __call__(self, now: float) -> None:
+        vitals, lost = self._vitals, self._capture.lost_for
         hangs = now - self._capture.beat > HANGS_AFTER_S
-        if hangs and not self._hangs:
+        if hangs and not vitals.hangs:
             _log.error(
                 "the source hangs; the watchdog is no longer answered",
-                extra=fields(event="source-hangs", source=self._source.name),
+                extra=fields(event="source-hangs", source=vitals.source),
             )
-        self._hangs = hangs
+        vitals.hangs = hangs
         if self._pulse is None:
             return
-        if not self._ready and (frames or self._capture.lost_for):
-            self._ready = self._pulse.ready()
+        # A camera that is missing must not keep the service from being up: it waits for it.
+        if not self._ready and (vitals.frames or lost):
+            self._pulse.ready()
             self._ready = True
         if not hangs and now - self._pinged >= self._every:
             self._pinged = now
             self._pulse.watchdog()
         if now - self._told >= _STATUS_EVERY_S:
             self._told = now
-            lost = self._capture.lost_for
-            waiting = f"source lost for {lost:.0f} s" if lost else state or "waiting for the first frame"
-            self._pulse.status(f"{frames} frames; {waiting}")
+            waiting = (
+                f"source lost for {lost:.0f} s" if lost else vitals.state or "waiting for the first frame"
+            )
+            self._pulse.status(f"{vitals.frames} frames; {waiting}")
 
 
 def _decide(

@@ -61,7 +61,9 @@ def test_exif_orientation_is_applied_as_the_contract_says(tmp_path: Path, leaf: 
     exif[0x0112] = 6
     path = tmp_path / "turned.jpg"
     Image.fromarray(leaf).save(path, exif=exif)
-    shapes = [everything(open_source(str(path), exif=policy))[0].pixels.shape for policy in ("apply", "ignore")]
+    shapes = [
+        everything(open_source(str(path), exif=policy))[0].pixels.shape for policy in ("apply", "ignore")
+    ]
     assert shapes == [(320, 240, 3), (240, 320, 3)]
 
 

@@ -1,10 +1,10 @@
 """Command line `mango-convert`: one module for each command."""
 
-from convert.cli import calibrate, everything, split, tflite, train
+from convert.cli import calibrate, everything, signing, split, tflite, train
 from convert.cli.app import app
 from edge.console import run
 
-__all__ = ["app", "calibrate", "everything", "main", "split", "tflite", "train"]
+__all__ = ["app", "calibrate", "everything", "main", "signing", "split", "tflite", "train"]
 
 
 def main() -> None:
