@@ -404,7 +404,7 @@ def test_what_is_no_request_ends_the_connection_and_nothing_else(
 def test_idle_connections_are_bounded_and_let_go(
     start: Callable[..., StatusServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edge.web._HEADER_S", 1.0)
+    monkeypatch.setattr("edge.web._HEADER_S", 3.0)
     server = start()
     idle = [raw(server) for _ in range(16)]
     for connection in idle:
