@@ -217,7 +217,8 @@ class Journal:
     @property
     def degraded(self) -> str:
         """ "" while all is well, else what is wrong and what becomes of rows and pictures meanwhile."""
-        return "; ".join(filter(None, (self._row_trouble, self._picture_trouble, self._notice)))
+        lost = f"{self._lost:,} decisions were lost, memory being bounded" if self._lost else ""
+        return "; ".join(filter(None, (self._row_trouble, lost, self._picture_trouble, self._notice)))
 
     @property
     def lost(self) -> int:
