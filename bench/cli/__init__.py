@@ -1,10 +1,10 @@
 """Command line `mango-bench`: one module for each command."""
 
-from bench.cli import draw, field, gates
+from bench.cli import draw, field, gates, video
 from bench.cli.app import app
 from edge.console import run
 
-__all__ = ["app", "draw", "field", "gates", "main"]
+__all__ = ["app", "draw", "field", "gates", "main", "video"]
 
 
 def main() -> None:
