@@ -28,7 +28,7 @@ for program in debootstrap apt-get unshare chroot; do
   command -v $program >/dev/null || fail "$program is missing; install it: apt-get install debootstrap util-linux"
 done
 # Mounts below belong to this run alone and go away with it.
-[ "${MANGO_UNSHARED:-}" = yes ] || MANGO_UNSHARED=yes exec unshare --mount --propagation private "$0" "$@"
+[ "${MANGO_UNSHARED:-}" = yes ] || MANGO_UNSHARED=yes exec unshare --mount --propagation private bash "$0" "$@"
 
 qemu=$out/qemu/qemu-aarch64
 if [ ! -x "$qemu" ]; then
@@ -77,6 +77,7 @@ rm -rf "$root/root/kit" && mkdir -p "$root/root/kit" "$root/mnt/wheels" "$root/m
 mount --bind "$wheels" "$root/mnt/wheels"
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
+mount -t sysfs -o ro sysfs "$root/sys" # the runtime asks how many processors there are
 inside() { env -i PATH=/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin HOME=/root LANG=C.UTF-8 QEMU_CPU=$QEMU_CPU chroot "$root" "$@"; }
 
 say "the board's own words: $(inside uname -m), $(inside python3 -V), glibc $(inside ldd --version | head -n 1 | grep -o '[0-9.]*$')"

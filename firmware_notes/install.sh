@@ -45,6 +45,9 @@ fi
 install -D -m 644 "$here/firmware_notes/mango-edge.service" /etc/systemd/system/mango-edge.service
 [ -f /etc/mango-edge/mango-edge.env ] ||
   install -D -m 640 "$here/firmware_notes/mango-edge.env" /etc/mango-edge/mango-edge.env
+install -D -m 644 "$here/firmware_notes/watchdog.conf" /etc/systemd/system.conf.d/mango-edge.conf
+install -D -m 644 "$here/firmware_notes/journald.conf" /etc/systemd/journald.conf.d/mango-edge.conf
+cp -r "$here/firmware_notes" "$prefix/"
 if [ -d /run/systemd/system ]; then
   systemctl daemon-reload
   echo "Installed. Set SOURCE in /etc/mango-edge/mango-edge.env, then: sudo systemctl enable --now mango-edge"
