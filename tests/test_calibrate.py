@@ -29,9 +29,9 @@ from edge.source import open_source
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """Twelve drawn leaves of each class."""
+    """Eight drawn leaves of each class."""
     folder = tmp_path_factory.mktemp("drawn")
-    draw_samples(folder, per_class=12)
+    draw_samples(folder, per_class=8)
     return index(folder)
 
 
@@ -116,8 +116,8 @@ def test_the_commands_print_what_they_measured(
     )
     assert done.returncode == 0, done.stderr
     values = json.loads(out.read_text())
-    assert values["other_things"][-1]["pictures"] == 12
-    assert sum(count["pictures"] for count in values["leaves"]) == 96
+    assert values["other_things"][-1]["pictures"] == 8
+    assert sum(count["pictures"] for count in values["leaves"]) == 64
 
 
 def test_weights_that_were_never_trained_are_not_calibrated(

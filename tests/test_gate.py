@@ -91,7 +91,7 @@ def appearance() -> Appearance:
     """Learnt from drawn leaves, as `mango-convert calibrate` does from photographs."""
     generator = np.random.default_rng(5)
     rows = []
-    for number in range(64):
+    for number in range(48):
         leaf = fit(draw_leaf(LABELS[number % 8], np.random.default_rng([6, number])), SPEC)
         rows += [features(leaf), features(other_camera(leaf, generator))]
     values = np.array(rows)
