@@ -393,7 +393,7 @@ def test_statistics_in_the_file_are_those_of_its_samples(measured: Path) -> None
     assert body["throughput_per_s"] == pytest.approx(1e3 / whole.mean())
     assert body["stages"]["invoke"]["p50"] == percentile(milliseconds(ticks["invoke"]), 50)
     assert len(unpack(body["warm_up"]["samples"])) == body["warm_up"]["queries"]
-    assert len(unpack(body["peer"]["samples"])) == 40
+    assert len(unpack(body["peer"]["samples"])) == body["peer"]["invoke"]["count"] > 0
 
 
 def test_the_file_says_what_was_measured_where(measured: Path) -> None:
