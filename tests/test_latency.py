@@ -417,6 +417,12 @@ def test_a_damaged_result_is_refused(measured: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="p90_interval"):
         read_results(tmp_path / "cut.json")
     values = json.loads(measured.read_text())
+    # A sensor that is missing must say why.
+    values["results"][0]["machine"]["before"]["temperature_c"] = {"value": None}
+    (tmp_path / "silent.json").write_text(json.dumps(values))
+    with pytest.raises(InputError, match="temperature_c"):
+        read_results(tmp_path / "silent.json")
+    values = json.loads(measured.read_text())
     values["version"] = 2
     (tmp_path / "newer.json").write_text(json.dumps(values))
     with pytest.raises(InputError, match="newer"):
