@@ -455,7 +455,7 @@ def test_the_command_names_what_cannot_be_timed_and_times_the_rest(command: Comm
     (tmp_path / "bad.tflite").write_bytes(b"nothing")
     done = run_short(
         command, tmp_path, DEFAULT_MODEL, tmp_path / "bad.tflite", "--pictures", tmp_path / "leaves",
-        "--pictures", tmp_path / "none.jpg",
+        "--pictures", tmp_path / "none.jpg", "--peer", "--operators", "--soak", "1s", "--cold-starts", 1,
     )  # fmt: skip
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
@@ -464,7 +464,12 @@ def test_the_command_names_what_cannot_be_timed_and_times_the_rest(command: Comm
     assert "none.jpg" in errors[0]
     assert "bad.tflite" in errors[1]
     assert "p90" in done.stdout
-    assert len(read_results(tmp_path / "out.json")) == 1
+    (entry,) = read_results(tmp_path / "out.json")
+    assert entry.body["operators"].get("reason") != "not asked for"
+    assert entry.body["peer"]["warm_ups"] == 10
+    assert entry.body["soak"]["queries"] > 0
+    assert len(entry.body["cold_start"]["runs"]) == 1
+    assert entry.body["protocol"]["minimum_count"] == 5
 
 
 @pytest.mark.parametrize(
