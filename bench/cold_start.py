@@ -8,13 +8,13 @@ starts, reading them from the card comes on top.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from bench.fresh_process import ProcessError, ask
 
 STEPS = ("interpreter", "import", "load", "allocate", "prepare", "first invoke", "answer")
 """Start of Python; import of numpy, Pillow and the runtime; reading and checking the model file; making the
@@ -34,11 +34,6 @@ def cold_start(
         "peak_memory_bytes": the largest, or None with "peak_memory_reason"}; for a process that failed,
         {"value": None, "reason": why}.
     """
-    import bench
-
-    root = str(Path(str(bench.__file__)).resolve().parent.parent)
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     found: list[dict[str, float]] = []
     memory: list[int | None] = []
     for _ in range(runs):
@@ -52,16 +47,9 @@ def cold_start(
             "start": time.perf_counter_ns(),
         }
         try:
-            done = subprocess.run(
-                [sys.executable, "-c", _PROGRAM, json.dumps(request)],
-                capture_output=True, text=True, timeout=_TIMEOUT, env=environment, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return {"value": None, "reason": f"the process gave no answer within {_TIMEOUT} s"}
-        if done.returncode != 0:
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1][:200]
-            return {"value": None, "reason": f"the process ended with status {done.returncode}: {last}"}
-        answer = json.loads(done.stdout.splitlines()[-1])
+            answer = ask(_PROGRAM, request, _TIMEOUT)
+        except ProcessError as failure:
+            return {"value": None, "reason": f"the process failed ({failure})"}
         found.append({step: answer["ns"][step] / 1e6 for step in STEPS})
         memory.append(answer["peak_memory_bytes"])
     peaks = [value for value in memory if value is not None]

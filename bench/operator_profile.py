@@ -12,9 +12,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import json
-import os
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -23,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.fresh_process import ProcessError, ask
 from bench.machine import Reading, known, missing
 
 RUNS, WARM_UPS = 20, 3
@@ -56,10 +55,6 @@ def operator_profile(
     """
     if runtime != "ai-edge-litert":
         return missing(f"{runtime} {version} offers Python no per-operator times")
-    import bench
-
-    root = str(Path(str(bench.__file__)).resolve().parent.parent)
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     request = {
         "model": str(model.resolve()),
         "picture": str(picture.resolve()),
@@ -67,17 +62,10 @@ def operator_profile(
         "xnnpack": xnnpack,
     }
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", _PROGRAM, json.dumps(request)],
-            capture_output=True, text=True, timeout=_TIMEOUT, check=False,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return missing(f"the profiler gave no answer within {_TIMEOUT} s")
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1][:200]
-        return missing(f"the profiler of {runtime} {version} ended with status {done.returncode} ({last})")
-    operators = parse_summary(json.loads(done.stdout.splitlines()[-1])["summary"])
+        answer = ask(_PROGRAM, request, _TIMEOUT)
+    except ProcessError as failure:
+        return missing(f"the profiler of {runtime} {version} failed ({failure})")
+    operators = parse_summary(answer["summary"])
     if not operators:
         return missing(f"the profile of {runtime} {version} has an unknown form")
     return known(

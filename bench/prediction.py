@@ -65,14 +65,14 @@ class Predictions:
 
 
 def predictions_to_json(predictions: Predictions) -> dict[str, Any]:
-    """JSON values: classes as base64 of uint8 (uint16 little-endian from 257 labels on), bursts of uint16."""
+    """JSON values: classes as base64 of uint8 (uint16 little-endian from 257 labels on), bursts of uint32."""
     dtype = "u1" if len(predictions.labels) <= 256 else "<u2"
     return {
         "labels": list(predictions.labels),
         "identities": list(predictions.identities),
         "dtype": dtype,
         "truth": None if predictions.truth is None else _pack(predictions.truth, dtype),
-        "bursts": _pack(predictions.bursts, "<u2"),
+        "bursts": _pack(predictions.bursts, "<u4"),
         "clean": _pack(predictions.clean, dtype),
         "corrupted": {
             name: {str(severity): _pack(found, dtype) for severity, found in row.items()}
@@ -108,7 +108,7 @@ def predictions_from_json(values: Mapping[str, Any], where: str) -> Predictions:
         labels=labels,
         identities=identities,
         truth=None if values["truth"] is None else unpack(values["truth"], dtype, len(labels)),
-        bursts=unpack(values["bursts"], "<u2", 2**16),
+        bursts=unpack(values["bursts"], "<u4", 2**32),
         clean=unpack(values["clean"], dtype, len(labels)),
         corrupted={
             str(name): {int(severity): unpack(text, dtype, len(labels)) for severity, text in row.items()}

@@ -199,9 +199,10 @@ def test_the_harness_is_measured_with_stages_that_do_nothing() -> None:
         return clock.now
 
     found = harness_cost(ticking, queries=100)
-    # Seven looks at the clock a query, six of them between its first and its last; one more to see the time.
+    # Seven looks at the clock a query, six of them after the first; one before to mark its start, one after.
     assert found["timed_p50_us"] == pytest.approx(6 * 0.25)
-    assert found["per_query_us"] == pytest.approx(8 * 0.25, rel=0.02)
+    assert found["per_query_us"] == pytest.approx(9 * 0.25)
+    assert found["queries"] == 100
 
 
 def test_soak_sums_up_stretches_with_their_sensors() -> None:
@@ -392,7 +393,7 @@ def test_statistics_in_the_file_are_those_of_its_samples(measured: Path) -> None
     assert body["throughput_per_s"] == pytest.approx(1e3 / whole.mean())
     assert body["stages"]["invoke"]["p50"] == percentile(milliseconds(ticks["invoke"]), 50)
     assert len(unpack(body["warm_up"]["samples"])) == body["warm_up"]["queries"]
-    assert len(unpack(body["peer"]["samples"])) == 40
+    assert len(unpack(body["peer"]["samples"])) == body["peer"]["invoke"]["count"] > 0
 
 
 def test_the_file_says_what_was_measured_where(measured: Path) -> None:
@@ -415,6 +416,12 @@ def test_a_damaged_result_is_refused(measured: Path, tmp_path: Path) -> None:
     (tmp_path / "cut.json").write_text(json.dumps(values))
     with pytest.raises(InputError, match="p90_interval"):
         read_results(tmp_path / "cut.json")
+    values = json.loads(measured.read_text())
+    # A sensor that is missing must say why.
+    values["results"][0]["machine"]["before"]["temperature_c"] = {"value": None}
+    (tmp_path / "silent.json").write_text(json.dumps(values))
+    with pytest.raises(InputError, match="temperature_c"):
+        read_results(tmp_path / "silent.json")
     values = json.loads(measured.read_text())
     values["version"] = 2
     (tmp_path / "newer.json").write_text(json.dumps(values))
@@ -448,7 +455,7 @@ def test_the_command_names_what_cannot_be_timed_and_times_the_rest(command: Comm
     (tmp_path / "bad.tflite").write_bytes(b"nothing")
     done = run_short(
         command, tmp_path, DEFAULT_MODEL, tmp_path / "bad.tflite", "--pictures", tmp_path / "leaves",
-        "--pictures", tmp_path / "none.jpg",
+        "--pictures", tmp_path / "none.jpg", "--peer", "--operators", "--soak", "1s", "--cold-starts", 1,
     )  # fmt: skip
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
@@ -457,7 +464,12 @@ def test_the_command_names_what_cannot_be_timed_and_times_the_rest(command: Comm
     assert "none.jpg" in errors[0]
     assert "bad.tflite" in errors[1]
     assert "p90" in done.stdout
-    assert len(read_results(tmp_path / "out.json")) == 1
+    (entry,) = read_results(tmp_path / "out.json")
+    assert entry.body["operators"].get("reason") != "not asked for"
+    assert entry.body["peer"]["warm_ups"] == 10
+    assert entry.body["soak"]["queries"] > 0
+    assert len(entry.body["cold_start"]["runs"]) == 1
+    assert entry.body["protocol"]["minimum_count"] == 5
 
 
 @pytest.mark.parametrize(

@@ -73,4 +73,4 @@ def test_a_profiler_that_crashes_ends_nothing_but_itself(monkeypatch: pytest.Mon
     monkeypatch.setattr("bench.operator_profile._PROGRAM", "import os; os.abort()")
     found = operator_profile(DEFAULT_MODEL, Path(sys.executable), "ai-edge-litert", "9.9", 1, True)
     assert found["value"] is None
-    assert "ended with status -6" in found["reason"]
+    assert "failed (status -6" in found["reason"]

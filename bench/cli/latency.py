@@ -91,9 +91,10 @@ def latency(
                         configuration,
                         chosen.paths,
                         chosen.data,
-                        protocol,
-                        soak_seconds,
-                        peer,
+                        protocol=protocol,
+                        soak_seconds=soak_seconds,
+                        peer=peer,
+                        operators=operators,
                         step=step,
                     )
                 except InputError as error:

@@ -435,7 +435,7 @@ def _distribution(entries: Sequence[Entry], labels: Sequence[str]) -> Figure:
                 [interval["lower"], interval["upper"]], [row, row], color=colour, linewidth=3, alpha=0.6
             )
         rows += [[label, percent, value] for percent, value in zip(percents, values, strict=True)]
-    axis.set_yticks(range(len(entries)), labels, fontsize=8)
+    axis.set_yticks(range(len(entries)), [_two_lines(label) for label in labels], fontsize=7)
     axis.set_ylim(len(entries) - 0.6, -1.0)
     axis.set_xscale("log")
     axis.set_xlabel("end to end, ms")
@@ -451,6 +451,11 @@ def _distribution(entries: Sequence[Entry], labels: Sequence[str]) -> Figure:
         svg=to_svg(figure),
         csv=_csv(("run", "percent", "ms"), rows),
     )
+
+
+def _two_lines(label: str) -> str:
+    """A run's label with the model above and the rest below, so that it leaves room for the drawing."""
+    return label.replace(", ", "\n", 1)
 
 
 def _plain_numbers(axis: Any) -> None:
@@ -475,7 +480,9 @@ def _stage_bars(entries: Sequence[Entry], labels: Sequence[str]) -> Figure:
             widths = np.array([entries[position].body["stages"][stage]["p50"] for position in members])
             axis.barh(range(len(members)), widths, left=left, color=PALETTE[place], label=stage, height=0.7)
             left += widths
-        axis.set_yticks(range(len(members)), [labels[position] for position in members], fontsize=8)
+        axis.set_yticks(
+            range(len(members)), [_two_lines(labels[position]) for position in members], fontsize=7
+        )
         axis.invert_yaxis()
         axis.set_title(network, loc="left", fontsize=10)
         axis.grid(axis="y", visible=False)

@@ -32,7 +32,10 @@ def own_score(model: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def section(entries: Sequence[Entry]) -> Section:
     """What each model file's contract says of it."""
     models = distinct_models(entries)
-    tables = [_files(models), _scores(models)]
+    untrained = [str(model["name"]) for model in models if model.get("training") is None]
+    tables = [_files(models)]
+    if any(model.get("scores") for model in models):
+        tables.append(_scores(models))
     tables += [table for table in map(_classes, models) if table is not None]
     return Section(
         title="Models",
@@ -45,12 +48,12 @@ def section(entries: Sequence[Entry]) -> Section:
         ),
         tables=tuple(tables),
         figures=tuple(confusion_figures(entries)),
-        warnings=tuple(
-            f"{model['name']} carries weights that were never trained: its answers mean nothing, only its speed"
-            " and size do."
-            for model in models
-            if model.get("training") is None
-        ),
+        warnings=(
+            f"Weights that were never trained: {', '.join(untrained)}. Their answers mean nothing, only their speed"
+            " and size do.",
+        )
+        if untrained
+        else (),
     )
 
 

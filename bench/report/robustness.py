@@ -172,7 +172,9 @@ def _references(entries: Sequence[Entry]) -> Table:
     for name in names:
         row: list[Cell] = [name]
         for entry in entries:
-            found = next((one for one in entry.body["references"] if one["name"] == name), {})
+            found: Mapping[str, Any] = next(
+                (one for one in entry.body["references"] if one["name"] == name), {}
+            )
             decisive = found.get("decisive")
             row += [
                 found.get("mce"),
