@@ -23,6 +23,7 @@ from bench.corrupted_set import plan_set, write_set
 from bench.corruption import corrupt, corruption_generator
 from bench.drawing import draw_samples
 from bench.encoding import Encoding
+from bench.execution import run_processes
 from bench.prediction import predictions_from_json
 from bench.result import Entry, read_results
 from bench.selection import select
@@ -386,6 +387,11 @@ def test_the_device_path_stays_within_its_memory(leaves: Path, tmp_path: Path) -
     peak, loaded = done.stdout.splitlines()[-2:]
     assert int(peak) * 1024 < 250e6
     assert loaded == "False False False"
+
+
+def test_a_lost_worker_process_is_said_in_one_sentence() -> None:
+    with pytest.raises(InputError, match="a worker process was killed"):
+        list(run_processes(os._exit, [1], jobs=1))
 
 
 def test_corruptions_and_severities_are_read_as_people_write_them() -> None:
