@@ -22,7 +22,7 @@ from edge.clock import is_set
 from edge.contract import read_model
 from edge.errors import InputError
 from edge.golden import MEMBER, run_apart
-from edge.model_store import ATTEMPTS, read_status
+from edge.model_store import ATTEMPTS, damage, read_status
 from edge.runtime import INSTALL_HINT, installed_runtimes, load_runtime
 from edge.source import open_source, public_name
 from edge.source.frame import SourceLostError
@@ -212,6 +212,15 @@ def model(device: Device) -> Check:
             FAIL,
             f"{what}: {path} is not there",
             "install one: mango-edge model install FILE --key KEY",
+        )
+    problem = None if current is None else damage(current)
+    if problem is not None:
+        return Check(
+            "model",
+            FAIL,
+            f"{what}: {problem}",
+            "check the card (dmesg); the service takes the last good release when it starts, or: sudo mango-edge model"
+            " rollback",
         )
     try:
         opened = read_model(path)

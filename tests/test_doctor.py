@@ -167,7 +167,7 @@ def test_the_model_is_tried(healthy: Path, tmp_path: Path) -> None:
     current_model(store, test=lambda path: "passed")
     expect(doctor.model(device(healthy)), WARN, "on trial, started 1 of 3 times", "journalctl")
     release.path.write_bytes(release.path.read_bytes()[:-100])
-    expect(doctor.model(device(healthy)), FAIL, "no readable contract", "rollback")
+    expect(doctor.model(device(healthy)), FAIL, "release 1", "its model file is damaged", "rollback")
     current_model(store)
     expect(doctor.model(device(healthy)), WARN, "release 1 was given up", "damaged")
 
