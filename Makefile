@@ -5,6 +5,10 @@ DEV := build/venv
 OUT := build
 EPOCHS ?= 50
 KILLS ?= 300
+
+MODELS ?= lcnn
+JOBS ?= 1
+CONVERT ?=
 DATA ?=
 SUITE ?= bookworm
 PICTURES = $(if $(strip $(DATA)),$(DATA),$(OUT)/demo/leaves)
@@ -18,6 +22,9 @@ help:
 	@echo "make test                  install everything and run linters, type checks and tests"
 	@echo "make test-kills            kill the journal's writer 300 times and look for every acknowledged row [KILLS=300]"
 	@echo "make convert DATA=DIR      train LCNN on both splits, convert, check, print the table [EPOCHS=50]"
+
+	@echo "make convert DATA=DIR      train on both splits, convert, check, print the table [MODELS=lcnn|all EPOCHS=50 JOBS=1"
+	@echo "                           CONVERT='--weights FILE --auto ...': options of mango-convert all]"
 	@echo "make bench-corruptions     corruption by corruption, beside the package's own speed"
 	@echo "make check-arm64           install and try the kit on an emulated arm64 Debian (root, network) [SUITE=bookworm]"
 	@echo "make lock                  renew the lock files"
@@ -63,7 +70,10 @@ lint: $(DEV)/ready
 
 convert: $(DEV)/ready
 	@test -n "$(DATA)" || { echo "error: say where the photographs are: make convert DATA=DIR" >&2; exit 2; }
-	$(DEV)/bin/mango-convert all lcnn --data "$(DATA)" --out $(OUT)/convert --epochs $(EPOCHS)
+	$(DEV)/bin/mango-convert all $(MODELS) --data "$(DATA)" --out $(OUT)/convert --epochs $(EPOCHS) --jobs $(JOBS) $(CONVERT)
+
+bench-corruptions: $(DEV)/ready
+	$(DEV)/bin/mango-bench corruptions-speed
 
 # Half an hour and more, for the emulated installation; needs root, debootstrap, network. Not part of CI.
 check-arm64: $(DEVICE)/ready
