@@ -65,7 +65,12 @@ if [ "${1:-}" = inside ]; then # started below, as the overlay is still to be en
   sed 's|^SOURCE=.*|SOURCE=/opt/mango-edge/leaves|; s|^EXTRA=.*|EXTRA=--watch|' "$here/firmware_notes/mango-edge.env" \
     >"$root/etc/mango-edge/mango-edge.env"
   export container=other
-  exec chroot "$root" /usr/bin/systemd --unit=check.target --log-target=null --show-status=false
+  # Not a chroot alone: a namespace that the service makes is to begin at this root.
+  mkdir "$root/mnt/old"
+  cd "$root"
+  pivot_root . mnt/old
+  umount --lazy /mnt/old
+  exec chroot . /usr/bin/systemd --unit=check.target --log-target=null --show-status=false
 fi
 
 [ "$(id -u)" = 0 ] || fail "systemd is started in namespaces of its own; run it as root"
@@ -76,6 +81,11 @@ stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 mkdir "$stage/layers" "$stage/root" "$stage/out"
 "$bin/mango-bench" draw "$stage/leaves" >/dev/null
+"$bin/mango-convert" keygen "$stage/out/release" >/dev/null
+for number in 1 2; do
+  "$bin/mango-convert" sign "$here/edge/models/lcnn-int8.tflite" --key "$stage/out/release.pem" --release $number \
+    --out "$stage/out/$number.tflite" >/dev/null
+done
 cat >"$stage/out/check.sh" <<'END'
 wrong=0
 expect() { if eval "$2"; then echo "ok    $1"; else echo "FAIL  $1"; wrong=1; fi; }
@@ -95,7 +105,7 @@ expect "group: video" 'grep -E "^Groups:" <<<"$state" | grep -qw "$(getent group
 expect "no capability" 'grep -qE "^CapEff:\s+0+$" <<<"$state"'
 expect "no new privileges, system calls filtered" 'grep -qE "^NoNewPrivs:\s+1" <<<"$state" && grep -qE "^Seccomp:\s+2" <<<"$state"'
 expect "journal is written, in its own folder" '[ -s /var/lib/mango-edge/journal/journal.db ]'
-expect "files of the system are read-only" '! nsenter --target $process --mount touch /usr/mango-edge-was-here 2>/dev/null'
+expect "files of the system are read-only" '! nsenter --target $process --mount --root touch /usr/was-here /opt/mango-edge/was-here /etc/was-here 2>/dev/null'
 kill -STOP $process
 for second in $(seq 120); do
   sleep 1
@@ -105,6 +115,20 @@ done
 expect "hanging: the watchdog replaced the process, after $second s" '[ "$now" != "$process" ] && [ "$(value NRestarts)" -ge 1 ]'
 for second in $(seq 300); do [ "$(systemctl is-active mango-edge)" = active ] && break; sleep 1; done
 expect "ready again" '[ "$(systemctl is-active mango-edge)" = active ]'
+kit=/opt/mango-edge/bin/mango-edge
+installed() { $kit model status --json | python3 -c "import json, sys; print(json.load(sys.stdin)['current'].get('$1'))"; }
+install_and_restart() {
+  $kit model install /tmp/out/$1.tflite --key /tmp/out/release.pub.pem --store /var/lib/mango-edge/models
+  [ -z "${2:-}" ] || truncate --size=-1000 "$(installed path)"
+  timeout 300 systemctl restart mango-edge
+  for second in $(seq 60); do [ "$(installed on_trial)" = False ] && break; sleep 1; done
+}
+install_and_restart 1
+expect "model: installed by root, run by the service, confirmed by the runner" '[ "$(installed release) $(installed on_trial)" = "1 False" ]'
+expect "model: files belong to the service" '[ -z "$(find /var/lib/mango-edge/models ! -user mango-edge)" ]'
+install_and_restart 2 damaged
+expect "model: a damaged release 2 gave way to release 1 by itself" '[ "$(installed release) $(installed on_trial)" = "1 False" ]'
+expect "service: works on" '[ "$(systemctl is-active mango-edge)" = active ]'
 begin=$(date +%s%N)
 systemctl stop mango-edge
 took=$((($(date +%s%N) - begin) / 1000000))
