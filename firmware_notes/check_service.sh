@@ -56,8 +56,10 @@ if [ "${1:-}" = inside ]; then # started below, as the overlay is still to be en
     "$root/opt/mango-edge/site"
   cp -r "$here/edge" "$root/opt/mango-edge/"
   cp -r "$stage/leaves" "$root/opt/mango-edge/leaves"
-  printf '%s\n' '#!/usr/bin/python3' 'import sys' 'sys.path[:0] = ["/opt/mango-edge", "/opt/mango-edge/site"]' \
-    'from edge.cli import main' 'main()' >"$root/opt/mango-edge/bin/mango-edge"
+  # PYTHONPATH in the environment, so that the self-test's own process finds the packages too.
+  printf '%s\n' '#!/bin/sh' 'export PYTHONPATH=/opt/mango-edge:/opt/mango-edge/site' \
+    'exec /usr/bin/python3 -c "import sys; sys.argv[0] = \"mango-edge\"; from edge.cli import main; main()" "$@"' \
+    >"$root/opt/mango-edge/bin/mango-edge"
   chmod 755 "$root/opt/mango-edge/bin/mango-edge"
   chmod -R a+rX "$root/opt/mango-edge/edge" "$root/opt/mango-edge/leaves" "$root/opt/mango-edge/bin"
   cp "$here/firmware_notes/mango-edge.service" "$units/"
@@ -90,6 +92,13 @@ cat >"$stage/out/check.sh" <<'END'
 wrong=0
 expect() { if eval "$2"; then echo "ok    $1"; else echo "FAIL  $1"; wrong=1; fi; }
 value() { systemctl show mango-edge --property="$1" --value; }
+# A watched folder stands for the camera: a new picture every second.
+leaf=$(find /opt/mango-edge/leaves -type f | head -n 1)
+(
+  while sleep 1; do
+    cp "$leaf" /opt/mango-edge/new && mv /opt/mango-edge/new "/opt/mango-edge/leaves/$(date +%s%N).${leaf##*.}"
+  done
+) &
 systemd-sysusers /etc/sysusers.d/mango-edge.conf
 timeout 300 systemctl start mango-edge
 expect "ready: systemctl start returns when the runner says so" '[ "$(systemctl is-active mango-edge)" = active ]'
