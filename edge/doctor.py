@@ -22,8 +22,8 @@ from edge.clock import is_set
 from edge.contract import read_model
 from edge.errors import InputError
 from edge.golden import MEMBER, run_apart
-from edge.model_store import ATTEMPTS, read_status
-from edge.runtime import INSTALL_HINT, installed_runtimes, load_runtime
+from edge.model_store import ATTEMPTS, damage, read_status
+from edge.runtime import INSTALL_HINT, RUNTIMES, load_runtime
 from edge.source import open_source, public_name
 from edge.source.frame import SourceLostError
 from edge.thermal import read_temperature
@@ -193,11 +193,19 @@ def temperature(device: Device) -> Check:
 
 
 def runtime() -> Check:
-    """The TFLite runtimes that are installed and can be imported."""
-    names = installed_runtimes()
-    if not names:
-        return Check("runtime", FAIL, "no TFLite runtime can be imported", INSTALL_HINT)
-    return Check("runtime", OK, ", ".join(str(load_runtime(name)) for name in names))
+    """The TFLite runtime that is taken: the first that can be imported, and what is wrong with those before it."""
+    broken = []
+    for name in RUNTIMES:
+        try:
+            loaded = load_runtime(name)
+        except InputError as error:
+            if "is not installed" not in str(error):
+                broken.append(str(error))
+            continue
+        if broken:
+            return Check("runtime", WARN, f"{loaded}, as {'; '.join(broken)}", "mend it, or uninstall it")
+        return Check("runtime", OK, str(loaded))
+    return Check("runtime", FAIL, "; ".join(broken) or "no TFLite runtime is installed", INSTALL_HINT)
 
 
 def model(device: Device) -> Check:
@@ -212,6 +220,15 @@ def model(device: Device) -> Check:
             FAIL,
             f"{what}: {path} is not there",
             "install one: mango-edge model install FILE --key KEY",
+        )
+    problem = None if current is None else damage(current)
+    if problem is not None:
+        return Check(
+            "model",
+            FAIL,
+            f"{what}: {problem}",
+            "check the card (dmesg); the service takes the last good release when it starts, or: sudo mango-edge model"
+            " rollback",
         )
     try:
         opened = read_model(path)

@@ -135,7 +135,7 @@ def current_model(folder: Path | str, default: Path = DEFAULT_MODEL, test: SelfT
         for _ in range(len(_release_names(folder)) + 1):
             if release is None:
                 break
-            problem = _damage(release)
+            problem = damage(release)
             if problem is None and release.starts is not None:
                 if release.starts >= ATTEMPTS:
                     problem = f"was started {release.starts} times and never reported itself healthy"
@@ -241,7 +241,7 @@ def install(
         _prune(folder)
         current = _read_current(folder)
         running = default
-        if current is not None and _damage(current) is None:
+        if current is not None and damage(current) is None:
             if current.digest == candidate.digest:
                 return current, "is installed already"
             running = current.path
@@ -304,6 +304,15 @@ def read_status(folder: Path | str) -> Status:
     )
 
 
+def damage(release: Release) -> str | None:
+    """What is wrong with a release's file on the card; None if it is as it was installed."""
+    try:
+        digest = sha256(release.path.read_bytes())
+    except OSError as error:
+        return f"its model file cannot be read ({error.strerror or error})"
+    return None if digest == release.digest else "its model file is damaged"
+
+
 def _check_newer(candidate: Candidate, running: Path) -> None:
     installed = release_of(read_contract(running))
     if candidate.number <= installed:
@@ -362,7 +371,7 @@ def _write_release(folder: Path, data: bytes, record: dict[str, Any]) -> Release
         raise
     sync_folder(releases)
     release = _read_release(releases / name)
-    if release is None or _damage(release) is not None:
+    if release is None or damage(release) is not None:
         raise InputError(f"{releases / name}: the card does not give back what was written; replace it")
     return release
 
@@ -402,7 +411,7 @@ def _last_good(folder: Path, release: Release, itself: bool = False) -> Release 
         if int(name) >= int(release.folder.name):
             continue
         candidate = _read_release(folder / _RELEASES / name)
-        if candidate is not None and not candidate.on_trial and _damage(candidate) is None:
+        if candidate is not None and not candidate.on_trial and damage(candidate) is None:
             return candidate
     return None
 
@@ -457,15 +466,6 @@ def _read_starts(folder: Path) -> int | None:
     except (OSError, ValueError, KeyError, TypeError):
         # Nobody knows how often it was started: prefer the model that is known to work.
         return ATTEMPTS
-
-
-def _damage(release: Release) -> str | None:
-    """What is wrong with a release's file on the card; None if it is as it was installed."""
-    try:
-        digest = sha256(release.path.read_bytes())
-    except OSError as error:
-        return f"its model file cannot be read ({error.strerror or error})"
-    return None if digest == release.digest else "its model file is damaged"
 
 
 def _prune(folder: Path) -> None:

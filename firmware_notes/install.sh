@@ -30,10 +30,10 @@ pip=("$prefix/bin/python" -m pip install --quiet --disable-pip-version-check --n
 if [ -n "$wheels" ]; then
   [ -f "$wheels/requirements.txt" ] || fail "$wheels holds no requirements.txt; make it with firmware_notes/wheels.sh"
   "${pip[@]}" --no-index --find-links "$wheels" --require-hashes --only-binary=:all: -r "$wheels/requirements.txt"
-  "${pip[@]}" --no-index "$wheels"/mango_leaf_kit-*.whl
+  "${pip[@]}" --no-index --force-reinstall "$wheels"/mango_leaf_kit-*.whl
 else
   "${pip[@]}" --require-hashes --only-binary=:all: -r "$here/requirements/device.txt"
-  "${pip[@]}" "$here"
+  "${pip[@]}" --force-reinstall "$here" # also where the version is the same
 fi
 ln -sf "$prefix/bin/mango-edge" "$prefix/bin/mango-bench" /usr/local/bin/
 

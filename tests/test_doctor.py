@@ -14,6 +14,7 @@ from bench.drawing import draw_samples
 from edge import doctor
 from edge.clock import BUILT
 from edge.doctor import FAIL, OK, UNKNOWN, WARN, Check, Device
+from edge.errors import InputError
 
 DAY = 86400.0
 
@@ -129,6 +130,21 @@ def test_a_32_bit_program_is_warned_about(healthy: Path) -> None:
     expect(doctor.board(device(healthy), pointer_bytes=4), WARN, "32 bit", "64-bit system")
 
 
+def test_a_runtime_that_is_broken_or_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str) -> object:
+        if name == "ai-edge-litert":
+            raise InputError("runtime ai-edge-litert cannot be imported: built for another numpy")
+        if name in present:
+            return f"{name} 2.14.0"
+        raise InputError(f"runtime {name} is not installed")
+
+    monkeypatch.setattr(doctor, "load_runtime", load)
+    present = ["tflite-runtime"]
+    expect(doctor.runtime(), WARN, "tflite-runtime 2.14.0", "another numpy")
+    present.clear()
+    expect(doctor.runtime(), FAIL, "another numpy", "pip install")
+
+
 def test_a_camera_that_is_not_there_or_not_allowed(healthy: Path) -> None:
     expect(
         doctor.camera(device(healthy, source="v4l2:/dev/video2?size=640x480")),
@@ -167,7 +183,7 @@ def test_the_model_is_tried(healthy: Path, tmp_path: Path) -> None:
     current_model(store, test=lambda path: "passed")
     expect(doctor.model(device(healthy)), WARN, "on trial, started 1 of 3 times", "journalctl")
     release.path.write_bytes(release.path.read_bytes()[:-100])
-    expect(doctor.model(device(healthy)), FAIL, "no readable contract", "rollback")
+    expect(doctor.model(device(healthy)), FAIL, "release 1", "its model file is damaged", "rollback")
     current_model(store)
     expect(doctor.model(device(healthy)), WARN, "release 1 was given up", "damaged")
 
