@@ -183,7 +183,7 @@ def test_constant_and_missing_readings_are_borne() -> None:
     )
     assert f1(entry, "cv", "sensors") < 0.45
     assert "sensors" not in entry.body["verdict"]["leaks"]
-    assert entry.body["crops"][0]["explained"] == []
+    assert [one["name"] for one in entry.body["crops"][0]["explained"]] == ["time"]
     [sparse] = [one for one in entry.body["crops"][0]["sharing"] if one["name"] == "sparse"]
     assert sparse["pictures"] == len(range(0, len(readings), 7))
 
@@ -304,7 +304,7 @@ def test_the_result_file_and_the_page_hold_the_four_figures(tmp_path: Path) -> N
     found = section([read])
     assert len(found.figures) == 4
     titles = " ".join(figure.title for figure in found.figures)
-    for words in ("share one exact reading", "explains", "comparable band", "held-out sessions"):
+    for words in ("share one exact reading", "is explained by", "comparable band", "held-out sessions"):
         assert words in titles
     for figure in found.figures:
         rows = list(csv.reader(figure.csv.splitlines()))

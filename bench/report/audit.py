@@ -278,7 +278,7 @@ def _variance_figure(name: str, body: Mapping[str, Any]) -> Figure | None:
     keys = ("name", "kind", "eta_squared", "epsilon_squared", "low", "high", "p", "pictures", "groups")
     most = found[-1]
     return Figure(
-        f"{name}: how much of each reading the group ({body['groups']['words']}) explains.",
+        f"{name}: how much of each reading is explained by {body['groups']['words']}.",
         f"{most['name']} is explained most: eta squared {most['eta_squared']:.2f}, by chance up to {most['high']:.2f}.",
         to_svg(figure),
         _csv(list(keys), [[one[key] for key in keys] for one in found]),
