@@ -66,12 +66,18 @@ def judge(
         if (different.protocol, different.second, different.metric) == ("cv", "shuffled", "macro_f1")
     }
     lost = {drop.first: drop for drop in drops}
+    carries_over = {
+        different.first
+        for different in differences
+        if (different.protocol, different.second, different.metric) == ("disjoint", "shuffled", "macro_f1")
+        and different.verdict == "superior"
+    }
     clear = [baseline for baseline, interval in excess.items() if interval.low > CLEAR]
     leaks = [
         baseline
         for baseline in clear
         if baseline in ("time", "metadata")
-        or (baseline == "sensors" and (baseline not in lost or lost[baseline].verdict == "superior"))
+        or (baseline == "sensors" and (baseline not in carries_over or lost[baseline].verdict == "superior"))
     ]
     held_out = "disjoint" in scores
     sentences = []

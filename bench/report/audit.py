@@ -191,22 +191,13 @@ def _fusion_table(where: str, fusion: Mapping[str, Any]) -> Table:
                 gain["survives"],
             ]
         )
-    for number, protocol in enumerate(fusion["against_time"]):
-        if number == 0:
-            rows.append(
-                [
-                    "with readings against with time",
-                    *(
-                        f"{_interval(fusion['against_time'][p][0])} ({fusion['against_time'][p][1]})"
-                        if p in fusion["against_time"]
-                        else None
-                        for p in protocols
-                    ),
-                    None,
-                    None,
-                ]
-            )
-        del protocol
+    beside_time = fusion["against_time"]
+    if beside_time:
+        cells = [
+            f"{_interval(beside_time[p][0])} ({beside_time[p][1]})" if p in beside_time else None
+            for p in protocols
+        ]
+        rows.append(["with readings against with time", *cells, None, None])
     return Table(
         f"{where}: what is gained beside the picture (macro-F1)",
         ("sees", *protocols, "reduction of the gain", "survives"),
