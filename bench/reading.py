@@ -234,8 +234,8 @@ def _of_table(table: Table, columns: Columns, utc_offset: float | None, pictures
     notes: list[str] = []
     if table.source == "journal":
         notes.append(
-            "The classes are what the model decided, not what a person saw: the audit tells whether its decisions follow"
-            " the clock."
+            "The classes are what the model decided, not what a person saw: the audit tells whether its decisions"
+            " follow the clock."
         )
     labels = table.columns[columns.label]
     kept = [
