@@ -106,7 +106,7 @@ def judge(
             " stays open."
         )
         finding = "open"
-    sentences += _given_sentences(scores, crops)
+    sentences += _given_sentences(scores, crops, readings)
     sentences += _fusion_sentences(crops)
     if duplicates:
         crossing = duplicates["across"].get("given") or duplicates["across"]["random"]
@@ -141,14 +141,16 @@ def _baseline_sentence(baseline: str, scores: Scores, clear: bool, groups: Group
     return text + ("." if clear else "; that is no clear sign of the class.")
 
 
-def _given_sentences(scores: Scores, crops: Sequence[CropAudit]) -> list[str]:
+def _given_sentences(scores: Scores, crops: Sequence[CropAudit], readings: Readings) -> list[str]:
     if "given" not in scores or "time" not in scores["given"]:
         return []
+    sensors = [variable.name for variable in readings.of("sensor")]
+    joint = sensors[0] if len(sensors) == 1 else "all sensors"
     rate = [
         found.leak["given"]
         for crop in crops
         for found in crop.sharing
-        if found.name in ("all sensors", "time") and "given" in found.leak
+        if found.name in (joint, "time") and "given" in found.leak
     ]
     text = (
         f"On the given split's test part the capture time alone reaches macro-F1"
