@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+import warnings
+from collections.abc import Iterator
 
 from edge.errors import InputError
 from edge.runtime import without_chatter
@@ -13,10 +17,21 @@ try:
     with without_chatter():
         import keras
         import tensorflow as tf
+
+        # Looks for accelerators, and says on standard error what it did not find: once, in here.
+        tf.config.list_physical_devices()
 except ModuleNotFoundError as error:
     raise InputError(
         f"the module {error.name} is not installed; this command runs on a workstation: pip install"
         " 'mango-leaf-kit[convert]'"
     ) from None
 
-__all__ = ["keras", "tf"]
+__all__ = ["keras", "quiet", "tf"]
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep what Keras and the converter print to themselves: standard output is for results."""
+    with without_chatter(), contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from convert.architecture import build
+from convert.architecture import build, choose_head, freeze
+from convert.architecture import head as dense_layers
 from convert.backend import keras, tf
 from convert.dataset import Dataset, Photograph
 from convert.score import accuracy, confusion_matrix, macro_f1
 from convert.split import Split, part_of
+from convert.weights import NONE, Origin, load
 from edge.errors import InputError
 from edge.files import sync_folder, write_atomic
 from edge.preprocessing import InputSpec, Pixels, fit, read_photograph
@@ -32,12 +34,33 @@ BEST = "best.keras"
 
 @dataclass(frozen=True)
 class Schedule:
-    """How to train. The defaults are the published study's."""
+    """How to train. The defaults are the published study's.
+
+    Attributes:
+        epochs, batch, learning_rate, seed: of Adam, categorical cross-entropy, the order of photographs.
+        layers: "all", or "head" to train the dense layers at the end alone, under weights that stay as they
+            were loaded.
+        head_epochs: with "all", so many epochs train the head alone first, so that a random head does not
+            spoil loaded weights.
+        fine_tuning_rate: Adam's step size after those epochs.
+    """
 
     epochs: int = 50
     batch: int = 32
     learning_rate: float = 1e-3
     seed: int = 7
+    layers: str = "all"
+    head_epochs: int = 0
+    fine_tuning_rate: float = 1e-5
+
+    def head_alone(self, epoch: int) -> bool:
+        """Whether this epoch (from 1) trains the head alone."""
+        return self.layers == "head" or epoch <= self.head_epochs
+
+    def rate(self, epoch: int) -> float:
+        """Adam's step size in this epoch (from 1)."""
+        after = self.layers == "all" and 0 < self.head_epochs < epoch
+        return self.fine_tuning_rate if after else self.learning_rate
 
 
 @dataclass(frozen=True)
@@ -93,8 +116,8 @@ def weights_digest(model: keras.Model) -> str:
     return digest.hexdigest()
 
 
-def predict(model: keras.Model, pictures: Pixels, batch: int = 32) -> npt.NDArray[np.float32]:
-    """Probabilities (n, classes) float32 of uint8 pictures (n, height, width, 3)."""
+def predict(model: keras.Model, pictures: npt.NDArray[Any], batch: int = 32) -> npt.NDArray[np.float32]:
+    """Probabilities (n, classes) float32 of pictures (n, height, width, 3), or of what else the model takes."""
     outputs = [
         np.asarray(model(pictures[start : start + batch].astype(np.float32), training=False))
         for start in range(0, len(pictures), batch)
@@ -110,29 +133,47 @@ def train(
     spec: InputSpec | None = None,
     schedule: Schedule | None = None,
     report: Callable[[str, float], None] | None = None,
+    weights: Origin | None = None,
+    head: str | None = None,
 ) -> Trained:
     """Train `architecture` on the split's training part; go on where an earlier run in `folder` stopped.
 
     Adam, categorical cross-entropy, no augmentation. The epoch with the best macro-F1 on the validation part
-    is kept (of equal ones that with the smaller loss). The test part is not touched.
+    is kept (of equal ones that with the smaller loss). The test part is not touched. While the head alone is
+    trained the body's outputs never change, so they are computed once.
 
     Args:
         folder: keeps the checkpoints; belongs to one training.
         report: called with a text and the share done (0..1).
+        weights: where the first weights come from; None for random ones.
+        head: a key of `convert.architecture.HEADS`; None for the network's default.
 
     Raises:
-        InputError: unreadable data, or `folder` belongs to another training.
+        InputError: unreadable data or weights, or `folder` belongs to another training.
     """
     spec, schedule = spec or InputSpec(), schedule or Schedule()
-    purpose = {
+    weights = weights or Origin(NONE)
+    _check(schedule, weights)
+    default = Schedule()
+    purpose: dict[str, Any] = {
         "architecture": architecture,
         "data": dataset.digest,
         "split": split.digest,
         "input": asdict(spec),
-        # More epochs than last time continue the same training; anything else is another one.
-        "schedule": {key: value for key, value in asdict(schedule).items() if key != "epochs"},
+        # More epochs than last time continue the same training; anything else is another one. What has its
+        # default is left out, so that a training goes on under a version that knows more options.
+        "schedule": {
+            key: value
+            for key, value in asdict(schedule).items()
+            if key in ("batch", "learning_rate", "seed")
+            or (key != "epochs" and value != getattr(default, key))
+        },
         "versions": {"tensorflow": tf.__version__, "keras": keras.__version__},
     }
+    if weights.source != NONE:
+        purpose["weights"] = weights.name
+    if choose_head(architecture, head) != choose_head(architecture, None):
+        purpose["head"] = head
     keras.utils.set_random_seed(schedule.seed)
     tf.config.experimental.enable_op_determinism()
     history = _read_history(folder, purpose)
@@ -143,23 +184,37 @@ def train(
     if history:
         model = _load(folder / _checkpoint(history[-1].epoch))
     else:
-        model = build(architecture, len(dataset.labels), spec)
-        model.compile(keras.optimizers.Adam(schedule.learning_rate), "sparse_categorical_crossentropy")
+        model = build(architecture, len(dataset.labels), spec, head)
+        load(model, architecture, weights)
     if len(history) < schedule.epochs:
         pictures, labels = load_pictures(dataset, part_of(split, dataset, "training"), spec)
         seen, seen_labels = load_pictures(dataset, part_of(split, dataset, "validation"), spec)
+    network = model
+    values: npt.NDArray[Any] | None = None
     for number in range(len(history) + 1, schedule.epochs + 1):
-        order = np.random.default_rng([schedule.seed, number]).permutation(len(pictures))
+        head_alone = schedule.head_alone(number)
+        if number == 1 or head_alone != schedule.head_alone(number - 1):
+            freeze(model, head_alone, keep_statistics=weights.source != NONE)
+            model.compile(keras.optimizers.Adam(schedule.rate(number)), "sparse_categorical_crossentropy")
+            values = None
+        if values is None:
+            network, values = model, pictures
+            seen_values: npt.NDArray[Any] = seen
+            if head_alone:
+                before, network = _parts(model)
+                values = _features(before, pictures, report, (number - 1) / schedule.epochs)
+                seen_values = _features(before, seen, report, (number - 1) / schedule.epochs)
+        order = np.random.default_rng([schedule.seed, number]).permutation(len(values))
         losses: list[float] = []
         for start in range(0, len(order), schedule.batch):
             chosen = order[start : start + schedule.batch]
-            losses.append(float(model.train_on_batch(pictures[chosen].astype(np.float32), labels[chosen])))
+            losses.append(float(network.train_on_batch(values[chosen].astype(np.float32), labels[chosen])))
             # Keras reports the mean since the metrics were last reset; each batch is wanted by itself.
-            model.reset_metrics()
+            network.reset_metrics()
             if report is not None:
                 done = (number - 1 + start / len(order)) / schedule.epochs
                 report(f"epoch {number} of {schedule.epochs}, loss {np.mean(losses):.3f}", done)
-        probabilities = predict(model, seen)
+        probabilities = predict(network, seen_values)
         matrix = confusion_matrix(seen_labels, probabilities.argmax(axis=1), len(dataset.labels))
         right = probabilities[np.arange(len(seen)), seen_labels].astype(np.float64)
         history.append(
@@ -181,6 +236,64 @@ def train(
     best = _best(history)
     model = _load(folder / _checkpoint(best.epoch))
     return Trained(model, tuple(history), best, weights_digest(model))
+
+
+def choose_schedule(
+    weights: Origin,
+    epochs: int = 50,
+    batch: int = 32,
+    learning_rate: float = 1e-3,
+    seed: int = 7,
+    layers: str | None = None,
+    head_epochs: int = 0,
+    fine_tuning_rate: float = 1e-5,
+) -> Schedule:
+    """A schedule for weights from `weights`; without a choice of layers, loaded weights stay as they are.
+
+    With head epochs all layers follow after them. That is what is meant by giving them.
+
+    Raises:
+        InputError: the options contradict each other.
+    """
+    if layers is None:
+        layers = "all" if weights.source == NONE or head_epochs else "head"
+    schedule = Schedule(epochs, batch, learning_rate, seed, layers, head_epochs, fine_tuning_rate)
+    _check(schedule, weights)
+    return schedule
+
+
+def _check(schedule: Schedule, weights: Origin) -> None:
+    if schedule.layers not in ("all", "head"):
+        raise InputError(f"layers {schedule.layers!r}: train all of them or the head alone (all, head)")
+    if weights.source == NONE and (schedule.layers == "head" or schedule.head_epochs):
+        raise InputError(
+            "training the head alone needs weights under it; give --weights imagenet or a file, or train all"
+        )
+    if schedule.layers == "head" and schedule.head_epochs:
+        raise InputError("head epochs come before all layers are trained; with layers head there are none")
+
+
+def _parts(model: keras.Model) -> tuple[keras.Model, keras.Model]:
+    """The model up to its dense head, and the head as a model of its own with the same weights and optimiser."""
+    layers = dense_layers(model)
+    before = keras.Model(model.inputs[0], layers[0].input)
+    values = features = keras.Input(layers[0].input.shape[1:])
+    for layer in layers:
+        values = layer(values)
+    network = keras.Model(features, values)
+    network.compile(model.optimizer, "sparse_categorical_crossentropy")
+    return before, network
+
+
+def _features(
+    before: keras.Model, pictures: Pixels, report: Callable[[str, float], None] | None, done: float
+) -> npt.NDArray[np.float32]:
+    found = []
+    for start in range(0, len(pictures), 32):
+        if report is not None:
+            report(f"computing features of {start} of {len(pictures)} photographs", done)
+        found.append(predict(before, pictures[start : start + 32]))
+    return np.concatenate(found)
 
 
 def finished(folder: Path, dataset: Dataset, split: Split) -> tuple[Trained, Schedule, InputSpec]:
@@ -244,7 +357,7 @@ def _read(path: Path) -> tuple[dict[str, Any], list[Epoch]]:
 
 def _read_history(folder: Path, purpose: dict[str, Any]) -> list[Epoch]:
     found, history = _read(folder / HISTORY)
-    different = [key for key in purpose if found.get(key) != purpose[key]]
+    different = [key for key in {**purpose, **found} if found.get(key) != purpose.get(key)]
     if history and different:
         raise InputError(
             f"{folder}: holds a training with another {' and '.join(different)}; give another folder or remove it"

@@ -157,7 +157,9 @@ def without_chatter() -> Iterator[None]:
             os.close(saved)
             log.seek(0)
             for line in log.read(2**20).splitlines(keepends=True):
-                if not line.startswith((b"INFO:", b"WARNING: All log", b"I0000", b"W0000", b"E0000")):
+                if not line.startswith(
+                    (b"INFO:", b"WARNING: All log", b"I0000", b"W0000", b"E0000", b"fully_quantize:")
+                ):
                     os.write(2, line)
 
 

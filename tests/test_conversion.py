@@ -25,6 +25,7 @@ from convert.architecture import build, multiply_accumulates
 from convert.model_file import PRECISIONS, share_scores, write_model_files
 from convert.tflite import convert, representative_photographs
 from convert.training import HISTORY, Schedule, Trained, finished, load_pictures, train, weights_digest
+from convert.weights import choose
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +98,41 @@ def test_a_killed_training_goes_on_to_the_same_weights(
     process.wait()
     resumed = train("lcnn", drawn, random_split(drawn), tmp_path, schedule=Schedule(epochs=2, batch=8))
     assert resumed.weights_digest == trained[1].weights_digest
+
+
+def test_the_head_alone_trains_over_loaded_weights_and_resumes(
+    drawn: Dataset, trained: tuple[Path, Trained], tmp_path: Path
+) -> None:
+    split, file = random_split(drawn), tmp_path / "weights.keras"
+    trained[1].model.save(file)
+    origin = choose("lcnn", str(file))
+    before = trained[1].model.get_weights()
+
+    def run(folder: str, epochs: int, **options: object) -> Trained:
+        schedule = Schedule(epochs=epochs, batch=8, **options)  # type: ignore[arg-type]
+        return train("lcnn", drawn, split, tmp_path / folder, schedule=schedule, weights=origin)
+
+    whole = run("whole", 2, layers="head")
+    run("parts", 1, layers="head")
+    assert run("parts", 2, layers="head").weights_digest == whole.weights_digest
+    # Six convolutions, kernel and bias, stay; the two dense layers are trained.
+    same = [np.array_equal(a, b) for a, b in zip(before, whole.model.get_weights(), strict=True)]
+    assert same == [True] * 12 + [False] * 4
+    with pytest.raises(InputError, match="another schedule and weights"):
+        train("lcnn", drawn, split, tmp_path / "whole", schedule=Schedule(epochs=2, batch=8))
+    run("both", 1, head_epochs=1, fine_tuning_rate=1e-3)
+    fine = train(
+        "lcnn",
+        drawn,
+        split,
+        tmp_path / "both",
+        schedule=Schedule(3, 8, 1e-3, 7, "all", 1, 1e-3),
+        weights=origin,
+    )
+    last = finished(tmp_path / "both", drawn, split)[1]
+    assert (last.head_epochs, last.fine_tuning_rate) == (1, 1e-3)
+    assert [epoch.epoch for epoch in fine.history] == [1, 2, 3]
+    assert fine.history[0] == run("alone", 1, layers="head").history[0]
 
 
 def test_the_best_validation_epoch_is_kept(trained: tuple[Path, Trained]) -> None:

@@ -1,10 +1,40 @@
 """Command line `mango-bench`: one module for each command."""
 
-from bench.cli import audit, draw, embed, split, transfer
+from bench.cli import (
+    audit,
+    compare,
+    corrupt,
+    corruptions_speed,
+    draw,
+    embed,
+    field,
+    gates,
+    latency,
+    report,
+    robustness,
+    split,
+    transfer,
+)
 from bench.cli.app import app
 from edge.console import run
 
-__all__ = ["app", "audit", "draw", "embed", "main", "split", "transfer"]
+__all__ = [
+    "app",
+    "audit",
+    "compare",
+    "corrupt",
+    "corruptions_speed",
+    "draw",
+    "embed",
+    "field",
+    "gates",
+    "latency",
+    "main",
+    "report",
+    "robustness",
+    "split",
+    "transfer",
+]
 
 
 def main() -> None:

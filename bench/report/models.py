@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bench.report.confusion import confusion_figures
 from bench.result import Entry
 from bench.section import Cell, Section, Table
 
@@ -43,6 +44,7 @@ def section(entries: Sequence[Entry]) -> Section:
             " all: it is a random forest on the capture time alone, on the same split.",
         ),
         tables=tuple(tables),
+        figures=tuple(confusion_figures(entries)),
         warnings=tuple(
             f"{model['name']} carries weights that were never trained: its answers mean nothing, only its speed"
             " and size do."

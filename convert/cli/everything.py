@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,49 +13,110 @@ from convert.cli.app import app
 
 @app.command(name="all")
 def everything(
-    architecture: Annotated[str, typer.Argument(help="Network, for example lcnn.")],
+    models: Annotated[list[str], typer.Argument(help="Networks, for example lcnn resnet50; or all.")],
     data: Annotated[Path, typer.Option(help="Folder with one folder of photographs for each class.")],
     out: Annotated[Path, typer.Option(help="Folder for splits, checkpoints and model files.")] = Path(
         "build/convert"
     ),
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of each training.")] = 50,
+    batch: Annotated[int, typer.Option(min=1, help="Photographs in a batch.")] = 32,
+    learning_rate: Annotated[float, typer.Option(min=0.0, help="Adam's step size.")] = 1e-3,
+    weights: Annotated[
+        str | None, typer.Option(help="imagenet, none, or a file; by default imagenet, for lcnn none.")
+    ] = None,
+    layers: Annotated[
+        str | None, typer.Option(help="all or head; by default head on loaded weights, else all.")
+    ] = None,
+    head_epochs: Annotated[
+        int, typer.Option(min=0, help="With --layers all: so many epochs train the head alone first.")
+    ] = 0,
+    fine_tuning_rate: Annotated[float, typer.Option(min=0.0, help="Adam's step size after those.")] = 1e-5,
+    precision: Annotated[
+        list[str] | None, typer.Option(help="float32, float16, dynamic, int8 or int16x8; by default all.")
+    ] = None,
+    per_class: Annotated[int, typer.Option(min=1, help="Calibration photographs of each class.")] = 25,
+    max_drop: Annotated[
+        float, typer.Option(min=0.0, help="Points of macro-F1 that quantisation may cost.")
+    ] = 1.0,
+    min_agreement: Annotated[
+        float, typer.Option(min=0.0, max=100.0, help="Percent of labels that must be float's.")
+    ] = 98.0,
+    auto: Annotated[
+        bool, typer.Option(help="Where int8 fails, write the first variant that passes.")
+    ] = False,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Trainings side by side.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of splits, weights and order.")] = 7,
 ) -> None:
     """Index, split, train on the random and the burst split, convert, check, and print the table.
 
-    What is already there and still fits is taken over, so an interrupted run goes on where it was.
+    What is already there and still fits is taken over, so an interrupted run goes on where it was. The table
+    is kept as OUT/models.md, .csv and .json, and a card stands beside each model file. Ends with status 1
+    when a model cannot be made or a quantised file loses or differs more than allowed.
     """
     from convert.cli.split import describe
+    from convert.cli.tflite import finish
+    from convert.cost import side_by_side
     from convert.dataset import index
+    from convert.gate import Gate
     from convert.split import KINDS, make_split, write_split
-    from convert.summary import table
-    from edge.console import complain, progress
-    from edge.preprocessing import InputSpec
+    from edge.console import FAILED, complain
+    from edge.contract import PRECISIONS
+    from edge.errors import InputError
 
+    wanted = precision or list(PRECISIONS)
+    for name in wanted:
+        if name not in PRECISIONS:
+            raise InputError(f"precision {name!r} is not known; choose {', '.join(PRECISIONS)}")
     dataset = index(data)
     describe(dataset)
-    from convert.model_file import PRECISIONS, share_scores, write_model_files
-    from convert.training import Schedule, train
+    from convert.model_file import make_trained, share_scores
+    from convert.summary import choose_models
+    from convert.training import choose_schedule
+    from convert.weights import choose, fetch
 
-    schedule, spec = Schedule(epochs=epochs, seed=seed), InputSpec()
-    paths: dict[str, dict[str, Path]] = {}
+    names = choose_models(models)
     for kind in KINDS:
-        chosen = make_split(kind, dataset, seed)
-        write_split(chosen, out / "splits" / f"{kind}-{seed}.json")
-        complain(f"training {architecture} on split {kind}, {epochs} epochs")
-        with progress(f"training {architecture} on {kind}", 1.0) as step:
-            trained = train(
-                architecture,
-                dataset,
-                chosen,
-                out / "train" / f"{architecture}-{kind}",
-                spec,
-                schedule,
-                report=lambda text, done: step(completed=done, description=text),
-            )
-        paths[kind] = write_model_files(
-            trained, dataset, chosen, schedule, spec, PRECISIONS, out / "models", report=complain
+        write_split(make_split(kind, dataset, seed), out / "splits" / f"{kind}-{seed}.json")
+    gate = Gate(max_drop / 100, min_agreement / 100)
+    tasks: list[dict[str, Any]] = []
+    for name in names:
+        origin = choose(name, weights)
+        fetch(name, origin)
+        schedule = choose_schedule(
+            origin, epochs, batch, learning_rate, seed, layers, head_epochs, fine_tuning_rate
         )
-    for precision in PRECISIONS:
-        share_scores([paths[kind][precision] for kind in KINDS])
-    typer.echo(table([paths[kind][precision] for kind in KINDS for precision in PRECISIONS]))
+        tasks += [
+            {
+                "name": name,
+                "kind": kind,
+                "data": data,
+                "out": out,
+                "schedule": schedule,
+                "weights": origin,
+                "precisions": wanted,
+                "per_class": per_class,
+                "auto": gate if auto else None,
+                "bar": jobs == 1 and sys.stderr.isatty(),
+            }
+            for kind in KINDS
+        ]
+    paths: dict[tuple[str, str], dict[str, Path]] = {}
+    costs: dict[str, dict[str, object]] = {}
+    failed = False
+    for task, result in zip(tasks, side_by_side(make_trained, tasks, jobs), strict=True):
+        if isinstance(result, InputError):
+            complain(f"error: {result}")
+            failed = True
+            continue
+        paths[task["name"], task["kind"]], spent = result
+        costs.update(spent)
+    for name in names:
+        for made in (*wanted, "auto"):
+            sisters = [paths[name, kind][made] for kind in KINDS if made in paths.get((name, kind), {})]
+            if len(sisters) > 1:
+                share_scores(sisters)
+    files = [path for made in paths.values() for path in made.values()]
+    if files:
+        finish(files, costs, gate, out / "models")
+    if failed:
+        raise typer.Exit(FAILED)

@@ -12,31 +12,122 @@ from convert.cli.app import app
 
 @app.command()
 def tflite(
-    training: Annotated[Path, typer.Argument(help="Folder that `mango-convert train` wrote.")],
-    data: Annotated[Path, typer.Option(help="The data set it was trained on.")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder that `mango-convert train` wrote, a .keras file, or a SavedModel folder."
+        ),
+    ],
+    data: Annotated[
+        Path | None,
+        typer.Option(help="The data set it was trained on; photographs to calibrate and score on."),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(help="For a model of your own: class names, by commas or a file with one a line."),
+    ] = None,
+    convention: Annotated[
+        str, typer.Option(help="What your own model takes: rgb (0..255), unit (0..1), tf (-1..1) or caffe.")
+    ] = "rgb",
     split: Annotated[str, typer.Option(help="The split it was trained on.")] = "burst",
     precision: Annotated[
-        list[str] | None, typer.Option(help="float32, float16, dynamic or int8; by default all four.")
+        list[str] | None, typer.Option(help="float32, float16, dynamic, int8 or int16x8; by default all.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the model files.")] = Path("build/models"),
     per_class: Annotated[int, typer.Option(min=1, help="Calibration photographs of each class.")] = 25,
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 7,
+    max_drop: Annotated[
+        float, typer.Option(min=0.0, help="Points of macro-F1 that quantisation may cost.")
+    ] = 1.0,
+    min_agreement: Annotated[
+        float, typer.Option(min=0.0, max=100.0, help="Percent of labels that must be float's.")
+    ] = 98.0,
+    auto: Annotated[
+        bool, typer.Option(help="Where int8 fails, write the first variant that passes.")
+    ] = False,
 ) -> None:
-    """Convert a finished training to model files with contracts, and compare each with Keras on the test part."""
+    """Convert to model files with contracts and cards, and compare each with Keras on the test part.
+
+    Ends with status 1 when a quantised file loses or differs more than allowed.
+    """
     from convert.cli.split import describe
     from convert.dataset import index
+    from convert.gate import Gate
     from convert.split import open_split
-    from convert.summary import table
     from edge.console import complain
+    from edge.contract import PRECISIONS
+    from edge.errors import InputError
 
-    dataset = index(data)
-    describe(dataset)
-    chosen = open_split(split, dataset, seed)
-    from convert.model_file import PRECISIONS, write_model_files
-    from convert.training import finished
+    for name in precision or ():
+        if name not in PRECISIONS:
+            raise InputError(f"precision {name!r} is not known; choose {', '.join(PRECISIONS)}")
+    foreign = source.suffix in (".keras", ".h5", ".hdf5") or (source / "saved_model.pb").exists()
+    if foreign and labels is None:
+        raise InputError(f"{source}: a model of your own needs --labels, in the order of its output")
+    if not foreign and data is None:
+        raise InputError(f"{source}: give the data set that it was trained on with --data DIR")
+    dataset = chosen = None
+    if data is not None:
+        dataset = index(data)
+        describe(dataset)
+        chosen = open_split(split, dataset, seed)
+    gate = Gate(max_drop / 100, min_agreement / 100)
+    if foreign:
+        from convert.architecture import CONVENTIONS
+        from convert.foreign import adopt, read_labels
+        from convert.model_file import write_foreign_files
+        from convert.tflite import CALIBRATED
 
-    trained, schedule, spec = finished(training, dataset, chosen)
-    paths = write_model_files(
-        trained, dataset, chosen, schedule, spec, precision or PRECISIONS, out, per_class, complain
-    )
-    typer.echo(table(list(paths.values())))
+        assert labels is not None
+        if convention not in CONVENTIONS:
+            raise InputError(f"convention {convention!r} is not known; choose {', '.join(CONVENTIONS)}")
+        names = read_labels(labels)
+        wanted = precision or [name for name in PRECISIONS if dataset is not None or name not in CALIBRATED]
+        if dataset is None and not precision:
+            complain(f"without --data there is nothing to calibrate on: making {', '.join(wanted)} only")
+        model = adopt(source, names, convention)
+        paths = write_foreign_files(
+            model, names, wanted, out, dataset, chosen, per_class, complain, gate if auto else None
+        )
+    else:
+        from convert.model_file import write_model_files
+        from convert.training import finished
+
+        assert dataset is not None
+        assert chosen is not None
+        trained, schedule, spec = finished(source, dataset, chosen)
+        paths = write_model_files(
+            trained,
+            dataset,
+            chosen,
+            schedule,
+            spec,
+            precision or PRECISIONS,
+            out,
+            per_class,
+            complain,
+            gate if auto else None,
+        )
+    finish(list(paths.values()), {}, gate, None)
+
+
+def finish(paths: list[Path], costs: dict[str, dict[str, object]], gate: object, stem: Path | None) -> None:
+    """Write the cards and, with `stem`, the tables; print the table; leave with status 1 if the gate fails."""
+    from convert.card import write_card
+    from convert.gate import Gate
+    from convert.model_file import failures
+    from convert.summary import describe_files, table, write_tables
+    from edge.console import FAILED, complain
+
+    assert isinstance(gate, Gate)
+    for path in paths:
+        write_card(path)
+    shown = table(paths, costs)
+    if stem is not None:
+        write_tables(stem, shown, describe_files(paths, costs))
+    typer.echo(shown.markdown())
+    found = failures(paths, gate)
+    for sentence in found:
+        complain(f"error: {sentence}")
+    if found:
+        raise typer.Exit(FAILED)

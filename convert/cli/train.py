@@ -12,12 +12,23 @@ from convert.cli.app import app
 
 @app.command()
 def train(
-    architecture: Annotated[str, typer.Argument(help="Network to train, for example lcnn.")],
+    architecture: Annotated[str, typer.Argument(help="Network to train; see mango-convert models.")],
     data: Annotated[Path, typer.Option(help="Folder with one folder of photographs for each class.")],
     split: Annotated[str, typer.Option(help="random, burst, or a split file (.json).")] = "burst",
     out: Annotated[
-        Path | None, typer.Option(help="Folder for checkpoints [default: build/train/ARCHITECTURE-SPLIT].")
+        Path | None, typer.Option(help="Folder for checkpoints [default: build/train/NETWORK-SPLIT].")
     ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="imagenet, none, or a file; by default imagenet, for lcnn none.")
+    ] = None,
+    head: Annotated[str | None, typer.Option(help="Another head than the default one.")] = None,
+    layers: Annotated[
+        str | None, typer.Option(help="all or head; by default head on loaded weights, else all.")
+    ] = None,
+    head_epochs: Annotated[
+        int, typer.Option(min=0, help="With --layers all: so many epochs train the head alone first.")
+    ] = 0,
+    fine_tuning_rate: Annotated[float, typer.Option(min=0.0, help="Adam's step size after those.")] = 1e-5,
     epochs: Annotated[
         int, typer.Option(min=1, help="Epochs; a finished training goes on when given more.")
     ] = 50,
@@ -39,9 +50,16 @@ def train(
     describe(dataset)
     chosen = open_split(split, dataset, seed)
     # TensorFlow takes seconds to import: not before the data are known to be usable.
-    from convert.training import Schedule
+    from convert.architecture import choose_head
+    from convert.training import choose_schedule
     from convert.training import train as run
+    from convert.weights import choose
 
+    choose_head(architecture, head)
+    origin = choose(architecture, weights)
+    schedule = choose_schedule(
+        origin, epochs, batch, learning_rate, seed, layers, head_epochs, fine_tuning_rate
+    )
     folder = out or Path("build/train") / f"{architecture}-{chosen.name}"
     with progress(f"training {architecture} on {chosen.name}", 1.0) as step:
         trained = run(
@@ -49,8 +67,10 @@ def train(
             dataset,
             chosen,
             folder,
-            schedule=Schedule(epochs, batch, learning_rate, seed),
+            schedule=schedule,
             report=lambda text, done: step(completed=done, description=text),
+            weights=origin,
+            head=head,
         )
     best = trained.best
     baseline = time_baseline(dataset, chosen, part="validation")
