@@ -351,7 +351,17 @@ def test_ci_fails_on_a_leak_and_only_then(
     readings = made(sessions=12, sensor=of_session)
     table = save(readings if leaking else permuted(readings), tmp_path / "t.csv")
     done = command(
-        "mango-bench", "audit", table, "--seeds", 2, "--fail-on", "leak", "--out", tmp_path / "a.json"
+        "mango-bench",
+        "audit",
+        table,
+        "--seeds",
+        2,
+        "--trees",
+        5,
+        "--fail-on",
+        "leak",
+        "--out",
+        tmp_path / "a.json",
     )
     assert done.returncode == status, done.stderr
     assert f"Finding: {'leak' if leaking else 'none'}" in done.stdout
@@ -362,7 +372,7 @@ def test_ci_fails_on_a_leak_and_only_then(
 def test_an_undecidable_question_does_not_pass_in_ci(tmp_path: Path, command: Command) -> None:
     readings = permuted(made(sessions=4))
     table = save(replace(readings, groups=("farm",) * len(readings)), tmp_path / "t.csv")
-    done = command("mango-bench", "audit", table, "--seeds", 2, "--fail-on", "leak")
+    done = command("mango-bench", "audit", table, "--seeds", 2, "--trees", 5, "--fail-on", "leak")
     assert done.returncode == 1
     assert "cannot be ruled out" in done.stderr
 
