@@ -21,8 +21,8 @@ end of the interval)."""
 _SEES = {
     "time": "the capture time alone",
     "metadata": "the file's metadata alone (camera, software, size, JPEG settings)",
-    "sensors": "the sensor readings alone",
-    "time + sensors": "capture time and sensor readings together",
+    "sensors": "the sensors' record alone",
+    "time + sensors": "the record of time and sensors together",
 }
 
 

@@ -424,6 +424,8 @@ def test_two_hundred_thousand_rows_fit_in_bounded_memory(tmp_path: Path, command
         300,
         "--seeds",
         2,
+        "--trees",
+        5,
         "--out",
         tmp_path / "a.json",
         preexec_fn=limit,
