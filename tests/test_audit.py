@@ -355,7 +355,7 @@ def test_ci_fails_on_a_leak_and_only_then(
         "audit",
         table,
         "--seeds",
-        2,
+        4,
         "--trees",
         5,
         "--fail-on",
@@ -372,7 +372,7 @@ def test_ci_fails_on_a_leak_and_only_then(
 def test_an_undecidable_question_does_not_pass_in_ci(tmp_path: Path, command: Command) -> None:
     readings = permuted(made(sessions=4))
     table = save(replace(readings, groups=("farm",) * len(readings)), tmp_path / "t.csv")
-    done = command("mango-bench", "audit", table, "--seeds", 2, "--trees", 5, "--fail-on", "leak")
+    done = command("mango-bench", "audit", table, "--seeds", 3, "--trees", 5, "--fail-on", "leak")
     assert done.returncode == 1
     assert "cannot be ruled out" in done.stderr
 
@@ -423,7 +423,7 @@ def test_two_hundred_thousand_rows_fit_in_bounded_memory(tmp_path: Path, command
         "--rows",
         300,
         "--seeds",
-        2,
+        3,
         "--trees",
         5,
         "--out",

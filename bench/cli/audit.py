@@ -57,7 +57,7 @@ def audit(
     model: Annotated[
         list[Path] | None, typer.Option(help="Model file whose scores to put beside; may be repeated.")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=2, max=100, help="Seeds of draws and forests.")] = 7,
+    seeds: Annotated[int, typer.Option(min=3, max=100, help="Seeds of draws and forests.")] = 7,
     trees: Annotated[int, typer.Option(min=2, max=1000, help="Trees of each forest.")] = 60,
     rows: Annotated[
         int, typer.Option(min=100, help="Pictures drawn at most for each crop and seed.")
