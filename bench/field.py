@@ -17,14 +17,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from edge.classifier import Classifier
 from edge.errors import InputError
 from edge.preprocessing import Pixels, fit, read_photograph
 
 _SAMPLE_S = 0.5
-_VIDEO_RATE = 25.0
 _WARM_UPS = 10
 _START_S = 8.0  # of a run at one frame a second that do not count: imports and opening
 
@@ -164,25 +161,6 @@ def measure_share(model: Path, video: Path, seconds: float, folder: Path, say: P
         process.terminate()
     _finish(process, 1)
     return Share(used / watched, watched)
-
-
-def write_video(path: Path, pictures: Sequence[Pixels], frames: int) -> None:
-    """Write a Motion JPEG video (AVI, 25 frames a second) that repeats the pictures until it has `frames`.
-
-    Raises:
-        InputError: OpenCV cannot write it.
-    """
-    from edge.source.opencv import load_opencv
-
-    cv2 = load_opencv()
-    height, width = pictures[0].shape[:2]
-    writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"MJPG"), _VIDEO_RATE, (width, height))
-    if not writer.isOpened():
-        raise InputError(f"{path}: OpenCV cannot write this video; is there space?")
-    turned = [cv2.cvtColor(np.ascontiguousarray(picture), cv2.COLOR_RGB2BGR) for picture in pictures]
-    for number in range(frames):
-        writer.write(turned[number % len(turned)])
-    writer.release()
 
 
 def pictures_of_size(

@@ -17,6 +17,7 @@ from pathlib import Path
 BUILT = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc).timestamp()
 """Unix seconds. No clock that is set shows less: this software did not exist. Raised with releases."""
 
+_LATEST = datetime.datetime(2200, 1, 1, tzinfo=datetime.timezone.utc).timestamp()
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -36,8 +37,8 @@ class Clock:
 
 
 def is_set(wall: float) -> bool:
-    """Whether a wall time (Unix seconds) can be right: not before this software was built."""
-    return wall >= BUILT
+    """Whether a wall time (Unix seconds) can be right: not before this software was built, nor after 2200."""
+    return BUILT <= wall < _LATEST
 
 
 def system_clock() -> Clock:

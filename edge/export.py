@@ -16,6 +16,7 @@ import csv
 import datetime
 import io
 import json
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -40,6 +41,7 @@ _TEXTS = (
     "model_digest",
     "picture",
 )
+_LIMIT_S = 6e10  # a broken clock can show years that no calendar has
 _INTEGERS = ("id", "frame_number")
 
 
@@ -72,13 +74,13 @@ def record(row: Row) -> dict[str, Any]:
         "label": decision.label,
         "gate": decision.gate,
         "predicted": None if best is None else decision.labels[best],
-        "probability": None if best is None else round(decision.probabilities[best], 6),
+        "probability": None if best is None else _number(decision.probabilities[best], 6),
         **{
-            f"probability_{label}": round(value, 6)
+            f"probability_{label}": _number(value, 6)
             for label, value in zip(decision.labels, decision.probabilities, strict=False)
         },
-        **{f"ms_{stage}": round(value, 3) for stage, value in decision.stage_ms.items()},
-        "temperature_c": decision.temperature_c,
+        **{f"ms_{stage}": _number(value, 3) for stage, value in decision.stage_ms.items()},
+        "temperature_c": _number(decision.temperature_c, 2),
         "model_digest": decision.model_digest,
         "picture": row.picture,
     }
@@ -118,10 +120,10 @@ def export_to(
 
 
 def csv_lines(names: Iterable[str], rows: Iterable[Row]) -> Iterator[str]:
-    """The header and one line a row, as RFC 4180 has it but for the ends of lines."""
+    """The header and one line a row, as RFC 4180 has it: any text survives, also one with line breaks."""
     names = tuple(names)
     buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, names, extrasaction="ignore", lineterminator="\n")
+    writer = csv.DictWriter(buffer, names, extrasaction="ignore")
     writer.writeheader()
     yield buffer.getvalue()
     for row in rows:
@@ -179,7 +181,12 @@ def iso(moment: float) -> str:
 
 def _moment(moment: float) -> datetime.datetime:
     # Exact for every time that a clock can show, where fromtimestamp has a platform's limits.
-    return datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc) + datetime.timedelta(seconds=moment)
+    bounded = min(max(moment, -_LIMIT_S), _LIMIT_S)
+    return datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc) + datetime.timedelta(seconds=bounded)
+
+
+def _number(value: float | None, digits: int) -> float | None:
+    return None if value is None or not math.isfinite(value) else round(value, digits)
 
 
 def parse_moment(text: str) -> float:

@@ -27,15 +27,15 @@ class Limits:
         clipped: share of pixels at 250 or more above which it is too bright, 0..1: what is clipped is lost.
         blurred: variance of the Laplacian of the luminance below which it is too blurred (Pech-Pacheco et al.
             2000, "Diatom autofocusing in brightfield microscopy"; 4-neighbour kernel).
-        torn: number of equal rows in a run from which a frame is torn (see `torn_rows`): more than one row of
-            blocks of a JPEG.
+        torn: number of equal rows in a run from which a frame is torn (see `torn_rows`): more than a row of
+            blocks (16), which strong JPEG compression may leave flat.
     """
 
     dark: float = 40.0
     bright: float = 235.0
     clipped: float = 0.5
     blurred: float = 8.0
-    torn: int = 12
+    torn: int = 20
 
 
 LIMITS = Limits()

@@ -39,6 +39,7 @@ probabilities and stage times are little-endian float32. The view `decisions` jo
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import errno
 import json
@@ -216,7 +217,8 @@ class Journal:
     @property
     def degraded(self) -> str:
         """ "" while all is well, else what is wrong and what becomes of rows and pictures meanwhile."""
-        return "; ".join(filter(None, (self._row_trouble, self._picture_trouble, self._notice)))
+        lost = f"{self._lost:,} decisions were lost, memory being bounded" if self._lost else ""
+        return "; ".join(filter(None, (self._row_trouble, lost, self._picture_trouble, self._notice)))
 
     @property
     def lost(self) -> int:
@@ -243,15 +245,14 @@ class Journal:
         Raises:
             ValueError: the journal is closed, or the decision holds something a row cannot.
         """
-        stages = {name: float(value) for name, value in decision.stage_ms.items()}
         entry = _Entry(
-            decision,
+            _storable(decision),
             picture if picture is not None and self.wants_picture(decision) else None,
             self._clock.wall(),
             self._clock.monotonic(),
-            json.dumps(list(stages), ensure_ascii=False),
+            json.dumps([_text(name) for name in decision.stage_ms], ensure_ascii=False),
             pack(decision.probabilities),
-            pack(tuple(stages.values())),
+            pack(tuple(decision.stage_ms.values())),
             Future(),
         )
         entry.stored.set_running_or_notify_cancel()  # no longer to be cancelled
@@ -314,6 +315,7 @@ class Journal:
         if self._row_trouble and time.monotonic() < self._retry_at:
             self._hold(batch, self._row_trouble)
             return
+        again = True
         while True:
             try:
                 stored = self._store(batch)
@@ -323,7 +325,8 @@ class Journal:
                 reason, cause = _reason(error), _sentence(error)
             if reason == "corrupt" and self._set_aside():
                 continue
-            if reason == "full" and self._pictures is not None and self._free_pictures():
+            if reason == "full" and (self._free_pictures() or again):
+                again = False  # closing the database has given back what its log took
                 continue
             self._hold(batch, f"{_TROUBLE[reason]} ({cause})")
             return
@@ -458,7 +461,8 @@ class Journal:
         return path
 
     def _free_pictures(self) -> bool:
-        assert self._pictures is not None
+        if self._pictures is None:
+            return False
         try:
             freed = self._pictures.free(_FREED_AT_ONCE)
         except OSError:
@@ -551,6 +555,33 @@ class Journal:
         if self._lock is not None:
             os.close(self._lock)
         self._lock = None
+
+
+def _storable(decision: Decision) -> Decision:
+    """The same decision in SQLite's types: what cannot be stored is refused here, not in the writing thread.
+
+    Raises:
+        ValueError: a number is none or out of range, or probabilities and labels differ in number.
+    """
+    if len(decision.probabilities) not in (0, len(decision.labels)):
+        raise ValueError(f"{len(decision.probabilities)} probabilities for {len(decision.labels)} labels")
+    if not 0 <= decision.frame_number < 2**63:
+        raise ValueError(f"frame number {decision.frame_number} is out of range")
+    return dataclasses.replace(
+        decision,
+        source=_text(decision.source),
+        label=_text(decision.label),
+        labels=tuple(_text(label) for label in decision.labels),
+        gate=_text(decision.gate),
+        model_digest=_text(decision.model_digest),
+        temperature_c=None if decision.temperature_c is None else float(decision.temperature_c),
+        frame_number=int(decision.frame_number),
+    )
+
+
+def _text(text: str) -> str:
+    # The name of a file need not be valid text.
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def pack(values: Sequence[float]) -> bytes:

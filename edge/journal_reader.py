@@ -243,11 +243,15 @@ class JournalReader:
             return None
 
     def last_picture(self) -> tuple[Row, bytes] | None:
-        """The newest kept picture with its row; None without one."""
-        pictures = self.folder / "pictures"
-        numbers = (int(path.stem) for path in pictures.glob("*/*.jpg") if path.stem.isdigit())
-        newest = max(numbers, default=0)
-        for row in self.rows(after=newest - 1, limit=1) if newest else ():
+        """The newest kept picture among the last 100,000 rows, with its row; None without one."""
+        with self._open() as connection:
+            # Bounded: uncertain decisions may be rare.
+            found = connection.execute(
+                "SELECT id FROM decision WHERE id > (SELECT max(id) FROM decision) - ? AND picture IS NOT NULL"
+                " ORDER BY id DESC LIMIT 1",
+                (100 * PORTION,),
+            ).fetchone()
+        for row in self.rows(after=found[0] - 1, limit=1) if found else ():
             data = self.picture(row)
             if data is not None:
                 return row, data

@@ -54,7 +54,7 @@ _WINDOW = 50  # rows that are under way at once
 _SAVE_S = 10.0
 _LOOK_S = 2.0
 _GATHER_S = 0.1  # new rows of this time go together
-_GOODBYE_S = 1.0
+_GOODBYE_S = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -475,7 +475,6 @@ def discovery(topic: str, device: str) -> list[tuple[str, dict[str, Any]]]:
             {
                 **common,
                 "unique_id": f"mango_edge_{identity}_{name}",
-                "object_id": f"{identity}_{name}",
                 **values,
             },
         )

@@ -65,13 +65,14 @@ main { display: grid; gap: 1rem; padding-top: 1rem; padding-bottom: 1rem; }
   .last { grid-row: span 3; }
   .problems { grid-column: 1 / -1; }
 }
-section { background: var(--card); border: 1px solid var(--line); border-radius: .6rem; padding: 1rem; min-width: 0; }
+section, .card { background: var(--card); border: 1px solid var(--line); border-radius: .6rem; padding: 1rem;
+  min-width: 0; }
 .problems { border-color: var(--alarm); }
 .problems h2, .problems li { color: var(--alarm); }
 .problems ul { margin: 0; padding-left: 1.2rem; overflow-wrap: anywhere; }
 img { display: block; width: 100%; height: auto; max-height: 60vh; object-fit: contain; border-radius: .4rem;
   background: #000; }
-.verdict { font-size: 1.6rem; font-weight: 650; margin: .6rem 0 0; overflow-wrap: anywhere; }
+.verdict { font-size: 1.6rem; font-weight: 700; margin: .6rem 0 0; overflow-wrap: anywhere; }
 table { width: 100%; border-collapse: collapse; }
 th, td { text-align: left; font-weight: normal; padding: .25rem 0; vertical-align: middle; overflow-wrap: break-word; }
 .health td { overflow-wrap: anywhere; }
@@ -136,8 +137,8 @@ def render_message(title: str, sentence: str, ask_token: bool = False) -> str:
         else ""
     )
     return (
-        f"{_head(title)}<header>\n<h1>{html.escape(title)}</h1>\n</header>\n<main>\n<section>\n"
-        f"<p>{html.escape(sentence)}</p>\n{form}</section>\n</main>\n</body></html>"
+        f"{_head(title)}<header>\n<h1>{html.escape(title)}</h1>\n</header>\n<main>\n"
+        f'<div class="card">\n<p>{html.escape(sentence)}</p>\n{form}</div>\n</main>\n</body></html>'
     )
 
 

@@ -25,6 +25,7 @@ import io
 import ipaddress
 import json
 import logging
+import math
 import socket
 import socketserver
 import threading
@@ -37,6 +38,7 @@ from typing import Any, cast
 from edge.clock import Clock, is_set, system_clock
 from edge.errors import InputError
 from edge.export import columns, csv_lines, record
+from edge.journal import Row
 from edge.journal_reader import JournalReader, day_of
 from edge.live_view import Shown
 from edge.status_page import ICON, STYLE, Status, render, render_message
@@ -254,18 +256,26 @@ class _Site:
         return health
 
     def _last(self) -> dict[str, Any]:
+        """The newer of the live frame and the newest kept picture, each with the decision that belongs to it."""
         live = self.live() if self.live is not None else None
-        if live is not None:
+        try:
+            kept = self.reader.last_picture()
+        except InputError:
+            if live is None:
+                raise
+            kept = None
+        if live is not None and (kept is None or self._age(kept[0]) >= live.age_s):
             taken = self.clock.wall() - live.age_s
             when = _local(taken) if is_set(taken) else f"{live.age_s:.0f} s ago"
             return {"decision": live.decision, "when": when, "picture": _jpeg(live.picture)}
-        # Without a live frame, the newest kept picture with the decision that belongs to it.
-        kept = self.reader.last_picture()
         row = self.reader.last() if kept is None else kept[0]
         if row is None:
             return {"decision": None, "when": "", "picture": None}
         when = "without a time" if row.time is None else _local(row.time)
         return {"decision": row.decision, "when": when, "picture": _jpeg(kept[1] if kept else None)}
+
+    def _age(self, row: Row) -> float:
+        return self.clock.monotonic() - row.monotonic if row.boot_id == self.clock.boot_id else math.inf
 
 
 def _last_days(wall: float) -> list[str]:
@@ -304,6 +314,7 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
                 request.sendall(
                     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
                 )
+            _drain(request)
             self.shutdown_request(request)
             return
         try:
@@ -352,6 +363,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if self.too_long:
             self.requestline, self.request_version, self.command = "", "HTTP/1.1", "GET"
             self.send_error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+            _drain(self.connection)
             return
         self.close_connection = True
         self.handle_one_request()
@@ -466,6 +478,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Requests are not logged: weeks of a phone's reloads would wear the card, and tokens stand in them."""
+
+
+def _drain(connection: socket.socket) -> None:
+    """Take what has arrived: closing over unread bytes would discard the answer that was just sent."""
+    with contextlib.suppress(OSError):
+        connection.setblocking(False)
+        connection.recv(65536)
 
 
 def _pieces(first: str, lines: Iterable[str]) -> Iterator[bytes]:

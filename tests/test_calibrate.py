@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 from conftest import Command
 
 from bench.drawing import draw_samples
-from bench.field import measure_rate, pictures_of_size, write_video
+from bench.field import measure_rate, pictures_of_size
 from bench.gates import other_things, packaged_pictures
+from bench.video import write_walk
 from convert.calibration import calibrate
 from convert.dataset import Dataset, index
 from convert.split import Split, make_split, part_of, write_split
@@ -21,15 +23,15 @@ from edge.calibration import calibration_of
 from edge.classifier import DEFAULT_MODEL, Classifier
 from edge.contract import Training, read_model, write_model
 from edge.errors import InputError
-from edge.preprocessing import InputSpec
+from edge.preprocessing import InputSpec, fit, read_photograph
 from edge.source import open_source
 
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """Twelve drawn leaves of each class."""
+    """Eight drawn leaves of each class."""
     folder = tmp_path_factory.mktemp("drawn")
-    draw_samples(folder, per_class=12)
+    draw_samples(folder, per_class=8)
     return index(folder)
 
 
@@ -114,8 +116,8 @@ def test_the_commands_print_what_they_measured(
     )
     assert done.returncode == 0, done.stderr
     values = json.loads(out.read_text())
-    assert values["other_things"][-1]["pictures"] == 12
-    assert sum(count["pictures"] for count in values["leaves"]) == 96
+    assert values["other_things"][-1]["pictures"] == 8
+    assert sum(count["pictures"] for count in values["leaves"]) == 64
 
 
 def test_weights_that_were_never_trained_are_not_calibrated(
@@ -141,16 +143,38 @@ def test_the_rate_is_that_of_the_runner_and_of_invoke(tmp_path: Path, drawn: Dat
         pictures_of_size(paths, 17, 17, 1)
 
 
-def test_a_video_repeats_its_pictures(tmp_path: Path) -> None:
+def test_a_walk_shows_each_photograph_with_its_label(
+    tmp_path: Path, drawn: Dataset, split: Split, command: Command
+) -> None:
     pytest.importorskip("cv2", reason="videos need OpenCV (make test installs it)")
-    pictures = [np.full((48, 64, 3), value, dtype=np.uint8) for value in (20, 220)]
-    write_video(tmp_path / "video.avi", pictures, 5)
-    source = open_source(str(tmp_path / "video.avi"), every_frame=True)
+    count, labels = write_walk(drawn, split, "test", tmp_path / "walk.avi", 2, 7)
+    with labels.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    members = part_of(split, drawn, "test")
+    assert count == len(rows) == 2 * len(members)
+    assert {(row["photograph"], row["label"]) for row in rows} == {(p.path, p.label) for p in members}
+    source = open_source(str(tmp_path / "walk.avi"), every_frame=True)
     source.open()
-    levels = []
-    while (frame := source.read()) is not None:
-        levels.append(round(float(frame.pixels.mean()) / 100))
-    assert levels == [0, 2, 0, 2, 0]
+    for row in rows:
+        frame = source.read()
+        assert frame is not None
+        assert frame.number == int(row["frame_number"])
+        still = fit(read_photograph(drawn.root / row["photograph"]), InputSpec(240, 320))
+        difference = np.abs(frame.pixels.astype(np.int16) - still).mean()
+        others = [
+            np.abs(
+                frame.pixels.astype(np.int16) - fit(read_photograph(drawn.root / p.path), InputSpec(240, 320))
+            ).mean()
+            for p in members
+            if p.path != row["photograph"]
+        ]
+        assert difference < min(others)
+    journal = tmp_path / "journal"
+    video = tmp_path / "walk.avi"
+    done = command("mango-edge", "run", "--source", video, "--every-frame", "--journal", journal)
+    assert done.returncode == 0, done.stderr
+    done = command("mango-edge", "journal", "stats", journal, "--truth", labels, "--json")
+    assert json.loads(done.stdout)["score"]["rows"] == count
 
 
 def test_the_runner_takes_the_calibrated_threshold(

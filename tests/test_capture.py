@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rtsp import RtspServer
 from test_source import number_of, numbered, write_video
 
 from edge.capture import FROZEN_AFTER, GIVE_UP_AFTER, Capture, Retry
@@ -300,3 +301,33 @@ def test_a_stream_that_drops_is_picked_up_again_and_logged_once(
     assert events(caplog)[-2:] == ["source-lost", "source-back"]
     assert events(caplog).count("source-lost") == events(caplog).count("source-back") <= 2
     assert "secret" not in caplog.text
+
+
+def test_an_rtsp_stream_is_decoded_and_picked_up_again(tmp_path: Path, captured: Start) -> None:
+    program = shutil.which("ffmpeg")
+    if program is None:
+        pytest.skip("ffmpeg is not installed (apt install ffmpeg)")
+    write_video(tmp_path / "video.avi", numbered(20), rate=20)
+    server = RtspServer(program, tmp_path / "video.avi")
+    port = server.server_address[1]
+    try:
+        source = open_source(f"rtsp://user:secret@127.0.0.1:{port}/live/1")
+        assert source.name == f"rtsp://127.0.0.1:{port}/live/1"
+        capture = captured(source, retry=Retry(first=0.1, last=0.4, steady_s=0.2))
+        for server_number in range(2):
+            found: list[int] = []
+            until = time.monotonic() + 60
+            while len(found) < 6 and time.monotonic() < until:
+                frame = capture.next(1)
+                if frame is not None:
+                    found.append(number_of(frame))
+            assert len(found) == 6
+            assert len(set(found)) > 2
+            assert server.asked[:2] == ["OPTIONS", "DESCRIBE"]
+            if server_number == 0:
+                server.close()
+                while not capture.lost_for:
+                    capture.next(0.1)
+                server = RtspServer(program, tmp_path / "video.avi", port)
+    finally:
+        server.close()

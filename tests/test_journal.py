@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
 import sqlite3
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from conftest import Command
 
@@ -129,13 +132,40 @@ def test_decisions_of_many_threads_are_all_stored_once(folder: Path) -> None:
     assert [row for row, _ in stored] == list(range(1, 601))
 
 
-def test_a_decision_that_no_row_can_hold_is_the_callers_error_and_stops_nothing(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"probabilities": ("much", 0)}, "not numbers"),
+        ({"probabilities": (1e300, 0)}, "not numbers"),
+        ({"probabilities": (1.0,)}, "1 probabilities for 2 labels"),
+        ({"stage_ms": {"invoke": "long"}}, "not numbers"),
+        ({"frame_number": 2**63}, "out of range"),
+        ({"temperature_c": "hot"}, "could not convert"),
+    ],
+)
+def test_a_decision_that_no_row_can_hold_is_the_callers_error_and_stops_nothing(
+    folder: Path, change: dict[str, Any], reason: str
+) -> None:
     with open_journal(folder) as journal:
-        with pytest.raises(ValueError, match="not numbers"):
-            journal.record(dataclasses.replace(SURE, probabilities=("much",)))  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="not numbers"):
-            journal.record(dataclasses.replace(SURE, probabilities=(1e300,)))
+        with pytest.raises(ValueError, match=reason):
+            journal.record(dataclasses.replace(SURE, **change))
         assert journal.record(SURE) == 1
+
+
+def test_numpy_numbers_and_names_that_are_no_text_are_stored(folder: Path) -> None:
+    odd = dataclasses.replace(
+        SURE,
+        source=os.fsdecode(b"leaf-\xff.jpg"),
+        probabilities=tuple(np.float32([0.75, 0.25])),
+        stage_ms={"invoke": np.float64(6.25)},
+        temperature_c=np.float32(48.5),
+        frame_number=np.int64(7),
+    )
+    with open_journal(folder) as journal:
+        assert journal.record(odd) == 1
+    (row,) = JournalReader(folder).rows()
+    expected = dataclasses.replace(SURE, source="leaf-\\udcff.jpg", stage_ms={"invoke": 6.25})
+    assert row.decision == expected
 
 
 def test_a_closed_journal_takes_nothing(folder: Path) -> None:
@@ -160,6 +190,13 @@ def test_a_clock_before_the_build_date_dates_nothing(folder: Path) -> None:
         journal.record(SURE)
     (row,) = JournalReader(folder).rows()
     assert (row.time, row.clock, row.device_time) == (None, "unset", BUILT - 1)
+
+
+def test_a_clock_of_another_age_dates_nothing(folder: Path, command: Command) -> None:
+    with open_journal(folder, keep="all", clock=Hands(1e15).clock) as journal:
+        assert journal.record(SURE, b"picture") == 1
+    assert times(folder) == [(None, "unset")]
+    assert command("mango-edge", "export", folder).returncode == 0
 
 
 def test_rows_are_dated_once_the_clock_is_set(folder: Path) -> None:

@@ -100,7 +100,7 @@ say(step="end", complete=stored() == list(range(number + 1)))
     assert 5 <= pictures["kept"] < 30  # type: ignore[operator]
     assert str(full["degraded"]).startswith("the disk is full: decisions wait in memory")
     assert full["pictures"] == 0
-    assert full["rows_after"] > 1000  # type: ignore[operator]
+    assert full["rows_after"] > 100  # type: ignore[operator]
     assert freed["degraded"] == ""
     assert freed["row"]
     assert freed["lost"] == 0
@@ -150,15 +150,19 @@ journal = open_journal(folder, backlog=20)
 numbers = [record(journal, number) for number in range(50)]
 say(step="read-only", numbers=set(numbers) == {0}, degraded=journal.degraded, lost=journal.lost)
 mount("-o", "remount,rw")
-wait(journal)
+until = time.monotonic() + 60
+while "read-only" in journal.degraded.lower() and time.monotonic() < until:
+    time.sleep(0.05)
+degraded = journal.degraded
 journal.close()
-say(step="back", rows=stored() == list(range(30, 50)))
+say(step="back", degraded=degraded, rows=stored() == list(range(30, 50)))
 """,
     )
     assert said[0]["numbers"] is True
     assert "read-only" in str(said[0]["degraded"]).lower()
     assert said[0]["lost"] == 30
-    assert said[1] == {"step": "back", "rows": True}
+    assert said[1]["rows"] is True
+    assert said[1]["degraded"] == "30 decisions were lost, memory being bounded"
 
 
 def test_a_closed_journal_is_read_from_a_read_only_card(tmp_path: Path) -> None:

@@ -261,8 +261,10 @@ def test_rows_of_a_database_that_replaced_another_are_published(
 
 SENDER = """
 import pathlib, sys, time
+import edge.mqtt
 from edge.journal_reader import JournalReader
 from edge.mqtt import Broker, start_publisher
+edge.mqtt._WINDOW = 2  # slow enough to be killed in the middle
 start_publisher(Broker("127.0.0.1", int(sys.argv[2]), False, "orchard"), JournalReader(pathlib.Path(sys.argv[1])))
 time.sleep(600)
 """
@@ -276,8 +278,8 @@ def test_a_killed_publisher_leaves_no_row_undelivered(
     broker = start_mosquitto()
     subscriber = subscribe(broker)
     with open_journal(folder) as journal:
-        rows = [journal.submit(SURE) for _ in range(3000)]
-        assert rows[-1].result() == 3000
+        rows = [journal.submit(SURE) for _ in range(5000)]
+        assert rows[-1].result() == 5000
     for _ in range(2):
         before = len(subscriber.rows())
         sender = subprocess.Popen(
@@ -287,13 +289,13 @@ def test_a_killed_publisher_leaves_no_row_undelivered(
         wait_for(lambda before=before: len(subscriber.rows()) > before + 60, "nothing is published")
         sender.send_signal(signal.SIGKILL)
         assert sender.wait() == -signal.SIGKILL
-        assert subscriber.rows()[-1] < 3000  # it was in the middle
+        assert subscriber.rows()[-1] < 5000  # it was in the middle
     wait_for(lambda: subscriber.last("orchard/availability") == "offline", "no last will")
     last = publisher(broker, folder)
-    wait_for(lambda: last.delivered == 3000, "not delivered")
+    wait_for(lambda: last.delivered == 5000, "not delivered")
     last.close()
-    wait_for(lambda: 3000 in subscriber.rows(), "not received")
-    assert set(subscriber.rows()) == set(range(1, 3001))
+    wait_for(lambda: 5000 in subscriber.rows(), "not received")
+    assert set(subscriber.rows()) == set(range(1, 5001))
 
 
 def test_of_a_backlog_that_is_too_long_the_oldest_are_passed_over_and_counted(

@@ -199,6 +199,75 @@ def test_a_camera_that_is_not_plugged_in_is_lost_not_fatal() -> None:
         source.open()
 
 
+class FakeCapture:
+    """Stands in for `cv2.VideoCapture` on a V4L2 device and writes down the calls."""
+
+    calls: list[tuple[Any, ...]] = []  # noqa: RUF012 - shared by all instances on purpose
+    frame: Any = np.full((48, 64, 3), (50, 100, 200), dtype=np.uint8)
+    works = True
+
+    def __init__(self, device: str, backend: int) -> None:
+        self.calls.append(("open", device, backend))
+
+    def isOpened(self) -> bool:  # noqa: N802 - OpenCV's name
+        return True
+
+    def set(self, name: int, value: float) -> bool:
+        self.calls.append(("set", name, value))
+        return True
+
+    def grab(self) -> bool:
+        return self.works
+
+    def retrieve(self) -> tuple[bool, Any]:
+        if isinstance(self.frame, Exception):
+            raise self.frame
+        return self.frame is not None, self.frame
+
+    def release(self) -> None:
+        self.calls.append(("release",))
+
+
+def test_a_v4l2_camera_keeps_one_buffer_gives_rgb_and_is_lost_when_unplugged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cv2 = pytest.importorskip("cv2", reason="V4L2 needs OpenCV (make test installs it)")
+    device = tmp_path / "video0"
+    device.touch()
+    monkeypatch.setattr(cv2, "VideoCapture", FakeCapture)
+    monkeypatch.setattr(FakeCapture, "calls", [])
+    source = open_source(f"v4l2:{device}?size=64x48")
+    assert source.name == f"v4l2:{device}"
+    source.open()
+    assert FakeCapture.calls == [
+        ("open", str(device), cv2.CAP_V4L2),
+        ("set", cv2.CAP_PROP_BUFFERSIZE, 1),
+        ("set", cv2.CAP_PROP_FRAME_WIDTH, 64),
+        ("set", cv2.CAP_PROP_FRAME_HEIGHT, 48),
+    ]
+    assert source.skip()
+    frame = source.read()
+    assert frame is not None
+    assert (frame.number, frame.fault) == (1, "")
+    assert frame.pixels[0, 0].tolist() == [200, 100, 50]
+    for nothing in (None, np.zeros((0, 0, 3), dtype=np.uint8), np.zeros((4, 4), dtype=np.uint8)):
+        monkeypatch.setattr(FakeCapture, "frame", nothing)
+        frame = source.read()
+        assert frame is not None
+        assert (frame.fault, frame.pixels.size) == ("empty", 0)
+    monkeypatch.setattr(FakeCapture, "frame", cv2.error("Insufficient memory"))
+    frame = source.read()
+    assert frame is not None
+    assert frame.fault == "torn"
+    monkeypatch.setattr(FakeCapture, "works", False)
+    with pytest.raises(SourceLostError, match="no more frames"):
+        source.read()
+    device.unlink()
+    with pytest.raises(SourceLostError, match="plug the camera in"):
+        source.open()
+    assert FakeCapture.calls[-1] == ("release",)
+
+
 class FakePicamera2:
     """Stands in for the hardware and writes down the calls."""
 

@@ -14,6 +14,7 @@ from bench.cli import (
     robustness,
     split,
     transfer,
+    video,
 )
 from bench.cli.app import app
 from edge.console import run
@@ -34,6 +35,7 @@ __all__ = [
     "robustness",
     "split",
     "transfer",
+    "video",
 ]
 
 

@@ -29,6 +29,7 @@ def field(
     import os
     import platform
     from dataclasses import asdict
+    from itertools import cycle, islice
     from statistics import median
 
     from bench.drawing import draw_samples
@@ -38,8 +39,8 @@ def field(
         measure_share,
         pictures_of_size,
         scratch,
-        write_video,
     )
+    from bench.video import write_video
     from edge.classifier import DEFAULT_MODEL, Classifier
     from edge.console import complain
     from edge.files import write_atomic
@@ -56,9 +57,9 @@ def field(
         video = folder / "video.avi"
         load_before = os.getloadavg()[0]
         rate = measure_rate(path, paths, files, rounds, folder, complain)
-        write_video(video, pictures, max(frames, int(30 * (seconds + 30))))
+        write_video(video, islice(cycle(pictures), int(30 * (seconds + 30))))
         share = measure_share(path, video, seconds, folder, complain)
-        write_video(video, pictures, frames)
+        write_video(video, islice(cycle(pictures), frames))
         memory = measure_memory(path, video, frames, folder, complain)
         load_after = os.getloadavg()[0]
     where = (

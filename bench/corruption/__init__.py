@@ -1,7 +1,15 @@
 """The 19 corruptions of `imagecorruptions` 1.1.2 at 5 severities: same pixels, seeded, fast.
 
 Hendrycks & Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019;
-the package is Michaelis et al., Benchmarking Robustness in Object Detection, 2019.
+the package is Michaelis et al., Benchmarking Robustness in Object Detection, 2019. Against ImageNet-C itself the
+package differs in elastic transform (no affine part, other strengths), motion blur and snow (numpy where ImageNet-C
+calls ImageMagick), pixelate (enlarged by repetition) and frost (pictures scaled); its fork imagecorruptions-imaug 1.1.5
+centres the motion blur's kernel differently. Figures made with another base are not comparable to the point.
+
+Two things are defined here that the package leaves open: where no drop of spatter falls, which happens on small
+pictures and makes the package divide 0 by 0, the picture stays as it is; and shot noise draws its Poisson numbers by
+inversion (`noise.poisson`), so that the same Generator gives other numbers of the same distribution than
+`Generator.poisson`. Everything else is the package's result to the last bit, fed with the same numbers.
 
     from bench.corruption import corrupt, corruption_generator
     generator = corruption_generator(digest, "fog", 3, seed=0)

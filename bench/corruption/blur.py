@@ -169,6 +169,8 @@ def smear(
     above, below, before, after = max(0, *downs), -min(0, *downs), max(0, *rights), -min(0, *rights)
     padded = cv2.copyMakeBorder(image, above, below, before, after, cv2.BORDER_REPLICATE)
     steps = [(above - down, before - right) for down, right in path.offsets]
+    tops, lefts = (np.array([step[axis] for step in steps])[:, np.newaxis] for axis in (0, 1))
+    weights = np.array(path.weights)
     for rows in blocks(height, image[0].size, 5 * VALUES):
         count = rows.stop - rows.start
         part = padded[rows.start : rows.stop + above + below]
@@ -180,10 +182,9 @@ def smear(
         def exactly(
             row: npt.NDArray[np.intp], column: npt.NDArray[np.intp], part: npt.NDArray[Any] = part
         ) -> npt.NDArray[np.float64]:
-            value = np.zeros((len(row), *image.shape[2:]))
-            for (top, left), weight in zip(steps, path.weights, strict=True):
-                value += weight * part[row + top, column + left]
-            return value
+            copies = part[row + tops, column + lefts] * weights.reshape(-1, *[1] * (part.ndim - 1))
+            # A cumulative sum adds one after the other; a sum may not.
+            return np.asarray(np.cumsum(copies, axis=0)[-1])
 
         yield rows, total, exactly
 
@@ -211,13 +212,14 @@ class Enlargements:
     """A picture enlarged about its middle several times.
 
     Attributes:
-        axes: for each time, how the rows and the columns of the result lie between those of the picture.
+        down, right: how the rows and the columns of each enlargement lie between those of the picture.
         columns: the column interpolations of a few columns of the result, all enlargements below one another, as
             sparse matrices (enlargements x columns, width); with the columns.
         rows: the row interpolations of all enlargements added up, (height, height x enlargements).
     """
 
-    axes: tuple[tuple[Axis, Axis], ...]
+    down: Axis
+    right: Axis
     columns: tuple[tuple[slice, Any], ...]
     rows: Any
 
@@ -225,47 +227,42 @@ class Enlargements:
 @lru_cache(maxsize=2 * len(_ZOOM))
 def _enlargements(height: int, width: int, severity: int) -> Enlargements:
     factors = [float(factor) for factor in np.arange(1, *_ZOOM[severity - 1])]
-    axes = tuple(
-        (zoomed(height, factor).first(height), zoomed(width, factor).first(width)) for factor in factors
-    )
+    downs = [zoomed(height, factor).first(height) for factor in factors]
+    rights = [zoomed(width, factor).first(width) for factor in factors]
+    count = len(factors)
     columns = tuple(
-        (part, sparse.vstack([right.at(part).matrix(width) for _, right in axes], format="csr"))
-        for part in blocks(width, len(axes) * height * 3, 16 * VALUES)
+        (part, sparse.vstack([right.at(part).matrix(width) for right in rights], format="csr"))
+        for part in blocks(width, count * height * 3, 16 * VALUES)
     )
     # Row r of enlargement z is row r x enlargements + z of what it is applied to.
+    here = (np.arange(height), np.arange(height) * count)
     rows = sum(
         down.matrix(height)
         @ sparse.csr_matrix(
-            (np.ones(height, np.float32), (np.arange(height), np.arange(height) * len(axes) + z)),
-            shape=(height, height * len(axes)),
+            (np.ones(height, np.float32), (here[0], here[1] + z)), shape=(height, height * count)
         )
-        for z, (down, _) in enumerate(axes)
+        for z, down in enumerate(downs)
     )
-    return Enlargements(axes, columns, rows)
+    return Enlargements(Axis.stacked(downs), Axis.stacked(rights), columns, rows)
 
 
 def _zoom(image: Pixels, enlargements: Enlargements) -> Pixels:
     height, width = image.shape[:2]
-    count = len(enlargements.axes)
+    count = len(enlargements.down.before)
     unit = cv2.LUT(image, _UNIT)
     turned = cv2.transpose(unit).reshape(width, -1)
-    result = np.empty_like(image)
+    total = np.empty_like(unit)
     for columns, matrix in enlargements.columns:
         # Rows of a matrix are combined whole, so the picture lies on its side while its columns are interpolated.
         wide = (matrix @ turned).reshape(-1, height, 3)
-        total = enlargements.rows @ cv2.transpose(wide).reshape(height * count, -1)
-        total = total.reshape(height, -1, 3)
-        total += unit[:, columns]
-        total *= np.float32(255 / (count + 1))
+        layers = enlargements.rows @ cv2.transpose(wide).reshape(height * count, -1)
+        np.add(layers.reshape(height, -1, 3), unit[:, columns], out=total[:, columns])
+    total *= np.float32(255 / (count + 1))
 
-        def exactly(
-            row: npt.NDArray[np.intp], column: npt.NDArray[np.intp], first: int = columns.start
-        ) -> npt.NDArray[np.float32]:
-            value = np.zeros((len(row), 3), dtype=np.float32)
-            for down, right in enlargements.axes:
-                value += interpolated(unit, down.at(row), right.at(column + first)).astype(np.float32)
-            value = (unit[row, column + first] + value) / (count + 1)
-            return np.asarray(np.clip(value, 0, 1) * 255)
+    def exactly(row: npt.NDArray[np.intp], column: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
+        down, right = enlargements.down.at((slice(None), row)), enlargements.right.at((slice(None), column))
+        layers = interpolated(unit, down, right).astype(np.float32)
+        value = (unit[row, column] + np.cumsum(layers, axis=0)[-1]) / np.float32(count + 1)
+        return np.asarray(np.clip(value, 0, 1) * 255)
 
-        result[:, columns] = truncate(total, exactly, _ZOOM_MARGIN)
-    return result
+    return truncate(total, exactly, _ZOOM_MARGIN)

@@ -29,6 +29,7 @@ _ELASTIC_MARGIN = 2e-4
 
 _UNIT = np.arange(256) / 255.0
 _SINGLE = np.arange(256, dtype=np.float32) / np.float32(255)
+_THROUGH_SINGLE = _SINGLE * np.float32(255)
 
 
 def contrast(image: Pixels, severity: int, generator: np.random.Generator) -> Pixels:
@@ -79,38 +80,50 @@ def elastic_transform(image: Pixels, severity: int, generator: np.random.Generat
     down = _smooth(generator.uniform(-reach, reach, size=(height, width)), strength)
     # Four bytes a pixel, so that a pixel is fetched as one number.
     words = cv2.cvtColor(image, cv2.COLOR_RGB2RGBA).view(np.uint32).reshape(-1)
-    unit = cv2.LUT(image, _SINGLE)
-    result = np.empty_like(image)
-    for part in blocks(height, 4 * width, 4 * VALUES):
-        row = np.arange(part.start, part.stop, dtype=np.float64)[:, np.newaxis] + down[part].astype(
-            np.float64
-        )
-        column = np.arange(width, dtype=np.float64) + across[part].astype(np.float64)
-        result[part] = _displaced(words, unit, neighbours(row, height), neighbours(column, width))
-    return result
+    values = np.empty(image.shape, dtype=np.float32)
+    for part in blocks(height, 4 * width, 2 * VALUES):
+        row = np.arange(part.start, part.stop)[:, np.newaxis] + down[part].astype(np.float64)
+        column = np.arange(width) + across[part].astype(np.float64)
+        fetched = _fetched(words, width, neighbours(row, height), neighbours(column, width))
+        values[part] = cv2.cvtColor(fetched, cv2.COLOR_RGBA2RGB)
+
+    def exactly(row: npt.NDArray[np.intp], column: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
+        rows = neighbours(row + down[row, column].astype(np.float64), height)
+        columns = neighbours(column + across[row, column].astype(np.float64), width)
+        # Between four pixels of one colour lies that colour; photographs have many of them.
+        value = _THROUGH_SINGLE[image[rows.before, columns.before]]
+        corners = [
+            words[r * width + c] for r in (rows.before, rows.after) for c in (columns.before, columns.after)
+        ]
+        mixed = np.flatnonzero(np.any([corner != corners[0] for corner in corners[1:]], axis=0))
+        between = interpolated(cv2.LUT(image, _SINGLE), rows.at(mixed), columns.at(mixed)).astype(np.float32)
+        value[mixed] = np.clip(between, 0, 1) * 255
+        return value
+
+    return truncate(values, exactly, _ELASTIC_MARGIN)
 
 
-def _displaced(
-    words: npt.NDArray[np.uint32], unit: npt.NDArray[np.float32], rows: Axis, columns: Axis
-) -> Pixels:
-    """The picture at places between its pixels.
+def _fetched(words: npt.NDArray[np.uint32], width: int, rows: Axis, columns: Axis) -> npt.NDArray[np.float32]:
+    """A picture at places between its pixels, in single precision.
 
     Args:
-        words: its pixels, RGBA in one number each; flat.
-        unit: the same picture, RGB 0..1, (height, width, 3).
-        rows, columns: the places, in the shape of the result.
-    """
-    width = unit.shape[1]
+        words: its pixels, four bytes in one number; flat.
+        width: of the picture.
+        rows, columns: the places, arrays (height, width) of the result.
 
-    def fetched(row: npt.NDArray[np.intp], column: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
-        row = row * width
-        row += column
-        return words.take(row).view(np.uint8).reshape(*row.shape, 4).astype(np.float32)
+    Returns:
+        float32 array (height, width, 4), 0..255.
+    """
+
+    def pixels(row: npt.NDArray[np.intp], column: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
+        place = row * width
+        place += column
+        return words.take(place).view(np.uint8).reshape(*row.shape, 4).astype(np.float32)
 
     right_share = cv2.merge([columns.weight_after.astype(np.float32)] * 4)
 
     def between(row: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
-        left, right = fetched(row, columns.before), fetched(row, columns.after)
+        left, right = pixels(row, columns.before), pixels(row, columns.after)
         right -= left
         right *= right_share
         right += left
@@ -120,13 +133,7 @@ def _displaced(
     below -= result
     below *= cv2.merge([rows.weight_after.astype(np.float32)] * 4)
     result += below
-
-    def exactly(row: npt.NDArray[np.intp], column: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
-        place = (row, column)
-        value = interpolated(unit, rows.at(place), columns.at(place)).astype(np.float32)
-        return np.asarray(np.clip(value, 0, 1) * 255)
-
-    return truncate(cv2.cvtColor(result, cv2.COLOR_RGBA2RGB), exactly, _ELASTIC_MARGIN)
+    return result
 
 
 def _smooth(field: npt.NDArray[np.float64], strength: float) -> npt.NDArray[np.float32]:

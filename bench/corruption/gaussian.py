@@ -43,15 +43,20 @@ def blur_pixels(image: Pixels, sigma: float) -> Pixels:
     blurred -= 2 * MARGIN
     doubtful = result != blurred.astype(np.uint8)
     if doubtful.any():
-        # Whole numbers come from areas of one value, whose result depends on that value alone. Anything else
-        # that meets one (a regular pattern) is rare enough to filter the picture in full.
+        # Whole numbers come from areas of one value, whose result depends on that value alone; few others meet
+        # one, unless the picture is a regular pattern.
         window = np.ones((len(weights), len(weights)), np.uint8)
         flat = cv2.erode(image, window, borderType=cv2.BORDER_REPLICATE) == cv2.dilate(
             image, window, borderType=cv2.BORDER_REPLICATE
         )
-        if (doubtful & ~flat).any():
-            return _exact(image, sigma)
         result[doubtful] = _flat(sigma)[image[doubtful]]
+        places = np.argwhere(doubtful & ~flat)
+        if places.size * window.size > image.size:
+            return _exact(image, sigma)
+        if len(places):
+            result[tuple(places.T)] = (
+                _at(image / 255.0, places, (sigma, sigma), 4.0, cv2.BORDER_REPLICATE) * 255
+            )
     return np.asarray(result)
 
 
@@ -83,23 +88,34 @@ def blur_field(
     # Each of the two sums is wrong by less than one rounding error, 2^-53 of the largest product, for each term.
     margin = 2 * (down.size + right.size) * 2.0**-53 * strength * float(np.abs(field).max())
     result = (blurred + margin).astype(np.float32)
-    for row, column in np.argwhere(result != (blurred - margin).astype(np.float32)):
-        result[row, column] = _at(field, row, column, sigma) * strength
+    places = np.argwhere(result != (blurred - margin).astype(np.float32))
+    if len(places):
+        result[tuple(places.T)] = _at(field, places, sigma, 3.0, cv2.BORDER_REFLECT) * strength
     return np.asarray(result)
 
 
-def _at(field: npt.NDArray[np.float64], row: int, column: int, sigma: tuple[float, float]) -> np.float64:
-    """SciPy's value at one place: that of the middle of the window that it depends on."""
-    reach = [int(3.0 * value + 0.5) for value in sigma]
-    rows, columns = (
-        _mirrored(np.arange(place - r, place + r + 1), size)
-        for place, r, size in zip((row, column), reach, field.shape, strict=True)
-    )
-    window = field[np.ix_(rows, columns)]
-    return np.float64(ndimage.gaussian_filter(window, sigma, truncate=3.0)[reach[0], reach[1]])
+def _at(
+    image: npt.NDArray[np.float64],
+    places: npt.NDArray[np.intp],
+    sigma: tuple[float, float],
+    truncate: float,
+    border: int,
+) -> npt.NDArray[np.float64]:
+    """SciPy's values at some places: those of the middles of the windows that they depend on.
 
+    Args:
+        image: (height, width) or (height, width, channels).
+        places: (n, dimensions of the image).
+        sigma, truncate: of the filter.
+        border: OpenCV's name for what lies beyond the image.
 
-def _mirrored(places: npt.NDArray[np.intp], size: int) -> npt.NDArray[np.intp]:
-    """Places beyond either end of an axis, mirrored into it: d c b a | a b c d | d c b a."""
-    places = np.where(places < 0, -places - 1, places)
-    return np.where(places >= size, 2 * size - places - 1, places)
+    Returns:
+        float64 array (n,).
+    """
+    down, right = (int(truncate * value + 0.5) for value in sigma)
+    padded = cv2.copyMakeBorder(image, down, down, right, right, border)
+    rows = places[:, 0, np.newaxis, np.newaxis] + np.arange(2 * down + 1)[:, np.newaxis]
+    columns = places[:, 1, np.newaxis, np.newaxis] + np.arange(2 * right + 1)
+    channel = tuple(places[:, axis, np.newaxis, np.newaxis] for axis in range(2, image.ndim))
+    windows = padded[(rows, columns, *channel)]
+    return np.asarray(ndimage.gaussian_filter(windows, (0, *sigma), truncate=truncate)[:, down, right])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,16 @@ class Axis:
             self.before[places], self.after[places], self.weight_before[places], self.weight_after[places]
         )
 
+    @classmethod
+    def stacked(cls, axes: Sequence[Axis]) -> Axis:
+        """Axes of one length below one another: arrays (axes, places of the result)."""
+        return cls(
+            np.stack([axis.before for axis in axes]),
+            np.stack([axis.after for axis in axes]),
+            np.stack([axis.weight_before for axis in axes]),
+            np.stack([axis.weight_after for axis in axes]),
+        )
+
     def first(self, count: int) -> Axis:
         """The same for the first `count` places of the result, or for all where there are fewer."""
         return self.at(slice(0, count))
@@ -48,13 +59,13 @@ def interpolated(image: npt.NDArray[Any], down: Axis, right: Axis) -> npt.NDArra
 
     Args:
         image: array (height, width) or (height, width, channels).
-        down, right: for each of n places, where it lies between rows and between columns.
+        down, right: for each place, where it lies between rows and between columns; arrays of one shape.
 
     Returns:
-        float64 array (n,) or (n, channels).
+        float64 array in the places' shape, or with another axis for the channels.
     """
-    shape = (-1,) + (1,) * (image.ndim - 2)
-    total = np.zeros((len(down.before), *image.shape[2:]))
+    shape = down.before.shape + (1,) * (image.ndim - 2)
+    total = np.zeros(down.before.shape + image.shape[2:])
     for row, row_weight in ((down.before, down.weight_before), (down.after, down.weight_after)):
         for column, column_weight in ((right.before, right.weight_before), (right.after, right.weight_after)):
             part = image[row, column].astype(np.float64)
@@ -85,7 +96,7 @@ def zoomed(size: int, factor: float) -> Axis:
     return Axis(start + top, np.minimum(start + 1, length - 1) + top, weight_before, weight_after)
 
 
-def neighbours(coordinate: npt.NDArray[np.float64], size: int) -> Axis:
+def neighbours(coordinate: npt.NDArray[Any], size: int) -> Axis:
     """The two places beside each coordinate and their weights; beyond its ends the axis is mirrored.
 
     Args:

@@ -179,8 +179,8 @@ def _stand_ins(generator: np.random.Generator | None) -> dict[str, Any]:
 
 
 def installed() -> str:
-    """The base and what it runs on, in one line: goes into every result made with it."""
-    names = ("numpy", "scipy", "scikit-image", "pillow")
+    """The libraries that decide the bytes, in one line; scikit-image is not among them, only the reference needs it."""
+    names = ("numpy", "scipy", "pillow")
     parts = [f"{name} {metadata.version(name)}" for name in names]
     return ", ".join([*parts, f"opencv {_opencv()}"])
 

@@ -8,13 +8,10 @@ neighbours. They still grow when neighbours fill the caches, for both alike.
 
 from __future__ import annotations
 
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import cv2
@@ -22,6 +19,7 @@ import numpy as np
 from PIL import Image
 
 from bench.corruption import CORRUPTIONS, SEVERITIES, corrupt, package
+from bench.machine import Probe, describe, observe
 from edge.errors import InputError
 from edge.preprocessing import Pixels
 
@@ -125,18 +123,12 @@ def totals(pairs: tuple[Pair, ...]) -> list[tuple[str, tuple[Pair, ...], float]]
 
 
 def machine() -> str:
-    """Processor, cores and present load, in one line."""
-    name = platform.processor() or platform.machine()
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() in ("model name", "Model"):
-                name = value.strip()
-                break
-    except OSError:
-        pass
-    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-    return f"{name}, {os.cpu_count()} cores{load}, Python {platform.python_version()}"
+    """Board, processor, cores, present load and interpreter, in one line, as far as they can be read."""
+    probe = Probe.here()
+    readings = {**describe(probe), **observe(probe)}
+    parts = {"board": "", "processor": "", "cores": " cores", "load_1min": " load", "python": ""}
+    values = {name: readings[name]["value"] for name in parts}
+    return ", ".join(f"{values[name]}{unit}" for name, unit in parts.items() if values[name] is not None)
 
 
 def _line(start: str, ours: float, theirs: float) -> str:

@@ -18,7 +18,8 @@ from edge.preprocessing import Pixels
 Exactly = Callable[[npt.NDArray[np.intp], npt.NDArray[np.intp]], npt.NDArray[Any]]
 """Rows and columns, intp arrays (places,), to the exact values there, (places, 3) or (places,)."""
 
-_PLACES = 1 << 13
+_PLACES = 1 << 12
+"""Places worked out exactly at a time."""
 
 
 def truncate(values: npt.NDArray[Any], exactly: Exactly, margin: float, offset: float = 0.0) -> Pixels:
@@ -40,8 +41,10 @@ def truncate(values: npt.NDArray[Any], exactly: Exactly, margin: float, offset: 
     values -= 2 * margin
     doubtful = np.flatnonzero(result != values.astype(np.uint8))
     width = result.shape[1]
-    channels = result[0, 0].size
-    for start in range(0, len(doubtful), _PLACES):
-        row, column = np.divmod(doubtful[start : start + _PLACES] // channels, width)
+    place = doubtful // result[0, 0].size
+    # In order, so that the channels of a pixel follow one another: once is enough.
+    place = place[np.diff(place, prepend=-1) > 0]
+    for start in range(0, len(place), _PLACES):
+        row, column = np.divmod(place[start : start + _PLACES], width)
         result[row, column] = exactly(row, column).astype(np.uint8)
     return result

@@ -32,11 +32,13 @@ def export(
         raise InputError(f"format {format!r} is not known; choose {', '.join(FORMATS)}")
     if chosen == "parquet" and out is None and sys.stdout.isatty():
         raise InputError("Parquet is not text; give a file with --out")
-    span = tuple(None if text is None else parse_moment(text) for text in (since, until))
+    first, last = (None if text is None else parse_moment(text) for text in (since, until))
+    if first is not None and last is not None and first >= last:
+        raise InputError("--until must lie after --since")
     reader = JournalReader(journal)
     if out is None:
-        export(reader, sys.stdout.buffer, chosen, *span)
+        export(reader, sys.stdout.buffer, chosen, first, last)
         sys.stdout.buffer.flush()
     else:
-        count = export_to(reader, out, chosen, *span)
+        count = export_to(reader, out, chosen, first, last)
         complain(f"{out}: {count:,} decisions")

@@ -46,11 +46,16 @@ def stats(
     def counts(values: dict[str, int]) -> str:
         return ", ".join(f"{name} {count:,}" for name, count in values.items()) or "none"
 
+    def few(names: tuple[str, ...]) -> str:
+        if len(names) <= 3:
+            return ", ".join(names) or "none"
+        return f"{len(names):,}, from {names[0]} to {names[-1]}"  # a watched folder has as many as pictures
+
     rows = [
         ("decisions", f"{found.rows:,} ({counts(found.by_clock)}) in {len(found.boots)} boots"),
         ("used frames", counts(found.by_label)),
         ("not used", counts(found.by_gate)),
-        ("sources", ", ".join(found.sources) or "none"),
+        ("sources", few(found.sources)),
         ("models", ", ".join(digest[:12] for digest in found.models) or "none"),
         ("pictures", f"{found.pictures:,} kept, {found.picture_bytes / 1e6:,.1f} MB"),
         ("database", f"{found.database_bytes / 1e6:,.1f} MB"),

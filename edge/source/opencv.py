@@ -83,8 +83,11 @@ class _Capture:
             self._ended()
             return None
         taken, grabbed = time.monotonic(), time.perf_counter()
-        good, decoded = self._capture.retrieve()
-        fault = check_pixels(decoded) if good else "empty"
+        try:
+            good, decoded = self._capture.retrieve()
+            fault = check_pixels(decoded) if good else "empty"
+        except self._cv2.error:  # a frame whose data do not fit its format
+            fault, decoded = "torn", None
         pixels = NO_PIXELS if fault else self._cv2.cvtColor(decoded, self._cv2.COLOR_BGR2RGB)
         done = time.perf_counter()
         frame = Frame(
