@@ -6,7 +6,7 @@ forest on the same features with the labels shuffled: what macro-F1 is worth by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -163,6 +163,8 @@ def score_baselines(
     groups: Grouping | None,
     settings: Settings,
     report: Callable[[str], None] | None = None,
+    wanted: Collection[str] = tuple(PROTOCOLS),
+    chance: bool = True,
 ) -> Baselines:
     """Score every baseline that the data offer on every protocol that they allow.
 
@@ -171,6 +173,8 @@ def score_baselines(
         groups: what the disjoint protocol holds out; None where there is nothing to hold out.
         settings: seeds, trees, rows.
         report: called with what is being done.
+        wanted: protocols to score.
+        chance: score shuffled labels too (the verdict needs them).
     """
     features = feature_sets(readings)
     values: dict[str, dict[str, dict[str, list[float]]]] = {}
@@ -183,9 +187,11 @@ def score_baselines(
         protocols = _protocols(readings, groups, rows, kept, settings, seed)
         short += protocols.get("disjoint", ())
         for protocol, folds in protocols.items():
+            if protocol not in wanted:
+                continue
             if report is not None:
                 report(f"{protocol}, seed {seed}")
-            found = _score(features, rows, labels, folds, len(readings.classes), seed, settings)
+            found = _score(features, rows, labels, folds, len(readings.classes), seed, settings, chance)
             for baseline, of_seed in found.items():
                 into = values.setdefault(protocol, {}).setdefault(
                     baseline, {metric: [] for metric in METRICS}
@@ -318,6 +324,7 @@ def _score(
     classes: int,
     seed: int,
     settings: Settings,
+    chance: bool,
 ) -> dict[str, dict[str, float]]:
     def majority(fold: Fold) -> npt.NDArray[np.integer]:
         commonest = int(np.bincount(labels[fold.training], minlength=classes).argmax())
@@ -331,7 +338,7 @@ def _score(
     for baseline, matrix in features.items():
         answers = [forest(matrix[rows], labels, fold) for fold in folds]
         found[baseline] = pooled(folds, labels, classes, answers)
-    if features:
+    if features and chance:
         first = next(iter(features.values()))[rows]
         shuffled = np.random.default_rng([seed, 2]).permutation(labels)
         answers = [forest(first, shuffled, fold) for fold in folds]

@@ -150,7 +150,8 @@ def transfer(
     in_restricted = _by_cluster(kept.labels, restricted, cluster, len(kept.classes), len(kept.classes))
     baseline = None
     if timed:
-        scores = score_baselines(replace(kept, variables=(), part=None), groups, settings).scores
+        only_times = replace(kept, variables=(), part=None)
+        scores = score_baselines(only_times, groups, settings, wanted=("cv", "disjoint"), chance=False).scores
         baseline = {
             protocol: {
                 metric: _interval(scores[protocol]["time"][metric]) for metric in ("accuracy", "macro_f1")

@@ -21,8 +21,8 @@ end of the interval)."""
 _SEES = {
     "time": "the capture time alone",
     "metadata": "the file's metadata alone (camera, software, size, JPEG settings)",
-    "sensors": "the sensor readings alone",
-    "time + sensors": "capture time and sensor readings together",
+    "sensors": "the sensors' record alone",
+    "time + sensors": "the record of time and sensors together",
 }
 
 
@@ -66,12 +66,18 @@ def judge(
         if (different.protocol, different.second, different.metric) == ("cv", "shuffled", "macro_f1")
     }
     lost = {drop.first: drop for drop in drops}
+    carries_over = {
+        different.first
+        for different in differences
+        if (different.protocol, different.second, different.metric) == ("disjoint", "shuffled", "macro_f1")
+        and different.verdict == "superior"
+    }
     clear = [baseline for baseline, interval in excess.items() if interval.low > CLEAR]
     leaks = [
         baseline
         for baseline in clear
         if baseline in ("time", "metadata")
-        or (baseline == "sensors" and (baseline not in lost or lost[baseline].verdict == "superior"))
+        or (baseline == "sensors" and (baseline not in carries_over or lost[baseline].verdict == "superior"))
     ]
     held_out = "disjoint" in scores
     sentences = []
@@ -100,7 +106,7 @@ def judge(
             " stays open."
         )
         finding = "open"
-    sentences += _given_sentences(scores, crops)
+    sentences += _given_sentences(scores, crops, readings)
     sentences += _fusion_sentences(crops)
     if duplicates:
         crossing = duplicates["across"].get("given") or duplicates["across"]["random"]
@@ -135,14 +141,16 @@ def _baseline_sentence(baseline: str, scores: Scores, clear: bool, groups: Group
     return text + ("." if clear else "; that is no clear sign of the class.")
 
 
-def _given_sentences(scores: Scores, crops: Sequence[CropAudit]) -> list[str]:
+def _given_sentences(scores: Scores, crops: Sequence[CropAudit], readings: Readings) -> list[str]:
     if "given" not in scores or "time" not in scores["given"]:
         return []
+    sensors = [variable.name for variable in readings.of("sensor")]
+    joint = sensors[0] if len(sensors) == 1 else "all sensors"
     rate = [
         found.leak["given"]
         for crop in crops
         for found in crop.sharing
-        if found.name in ("all sensors", "time") and "given" in found.leak
+        if found.name in (joint, "time") and "given" in found.leak
     ]
     text = (
         f"On the given split's test part the capture time alone reaches macro-F1"

@@ -183,7 +183,7 @@ def test_constant_and_missing_readings_are_borne() -> None:
     )
     assert f1(entry, "cv", "sensors") < 0.45
     assert "sensors" not in entry.body["verdict"]["leaks"]
-    assert entry.body["crops"][0]["explained"] == []
+    assert [one["name"] for one in entry.body["crops"][0]["explained"]] == ["time"]
     [sparse] = [one for one in entry.body["crops"][0]["sharing"] if one["name"] == "sparse"]
     assert sparse["pictures"] == len(range(0, len(readings), 7))
 
@@ -264,7 +264,8 @@ def test_a_given_split_is_scored_and_its_leak_rate_told() -> None:
         return float(humidity["leak"]["given"])
 
     assert (leak(apart), leak(mixed)) == (0.0, 1.0)
-    assert f1(mixed, "given", "time") > 0.95 > 0.6 > f1(apart, "given", "time")
+    assert f1(mixed, "given", "time") > 0.95
+    assert f1(apart, "given", "time") < f1(mixed, "given", "time") - 0.2
     assert "100 % of its test pictures" in mixed.body["verdict"]["paragraph"]
 
 
@@ -304,7 +305,7 @@ def test_the_result_file_and_the_page_hold_the_four_figures(tmp_path: Path) -> N
     found = section([read])
     assert len(found.figures) == 4
     titles = " ".join(figure.title for figure in found.figures)
-    for words in ("share one exact reading", "explains", "comparable band", "held-out sessions"):
+    for words in ("share one exact reading", "is explained by", "comparable band", "held-out sessions"):
         assert words in titles
     for figure in found.figures:
         rows = list(csv.reader(figure.csv.splitlines()))
@@ -350,7 +351,17 @@ def test_ci_fails_on_a_leak_and_only_then(
     readings = made(sessions=12, sensor=of_session)
     table = save(readings if leaking else permuted(readings), tmp_path / "t.csv")
     done = command(
-        "mango-bench", "audit", table, "--seeds", 2, "--fail-on", "leak", "--out", tmp_path / "a.json"
+        "mango-bench",
+        "audit",
+        table,
+        "--seeds",
+        4,
+        "--trees",
+        5,
+        "--fail-on",
+        "leak",
+        "--out",
+        tmp_path / "a.json",
     )
     assert done.returncode == status, done.stderr
     assert f"Finding: {'leak' if leaking else 'none'}" in done.stdout
@@ -361,7 +372,7 @@ def test_ci_fails_on_a_leak_and_only_then(
 def test_an_undecidable_question_does_not_pass_in_ci(tmp_path: Path, command: Command) -> None:
     readings = permuted(made(sessions=4))
     table = save(replace(readings, groups=("farm",) * len(readings)), tmp_path / "t.csv")
-    done = command("mango-bench", "audit", table, "--seeds", 2, "--fail-on", "leak")
+    done = command("mango-bench", "audit", table, "--seeds", 3, "--trees", 5, "--fail-on", "leak")
     assert done.returncode == 1
     assert "cannot be ruled out" in done.stderr
 
@@ -412,7 +423,9 @@ def test_two_hundred_thousand_rows_fit_in_bounded_memory(tmp_path: Path, command
         "--rows",
         300,
         "--seeds",
-        2,
+        3,
+        "--trees",
+        5,
         "--out",
         tmp_path / "a.json",
         preexec_fn=limit,

@@ -32,12 +32,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Anthracnose on four dates, Healthy on three, Die Back on one; two bursts of three pictures a date."""
     root = tmp_path_factory.mktemp("dated") / "data"
     number = 0
-    for label, dates in (("Anthracnose", 4), ("Healthy", 3), ("Die Back", 1)):
+    for hour, (label, dates) in enumerate((("Anthracnose", 4), ("Healthy", 3), ("Die Back", 1))):
         for date in range(dates):
             for burst in range(2):
                 for shot in range(3):
                     number += 1
-                    taken = START + timedelta(days=date, hours=burst + 3 * len(label), seconds=5 * shot)
+                    taken = START + timedelta(days=date, hours=burst + 3 * hour, seconds=5 * shot)
                     save(root / label / f"{taken:%Y%m%d_%H%M%S}.png", number)
     return root
 

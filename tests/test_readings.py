@@ -16,7 +16,9 @@ from bench.reading import Readings, read_readings, with_split
 from bench.session import default_kind, grouping
 from convert.dataset import index
 from convert.split import make_split
+from edge.decision import Decision
 from edge.errors import InputError
+from edge.journal import open_journal
 
 START = datetime(2021, 11, 6, 12, 0, 0)
 
@@ -146,10 +148,7 @@ def test_the_field_runners_journal_is_read_without_writing(tmp_path: Path) -> No
 
 
 def test_the_real_journals_rows_are_read(tmp_path: Path) -> None:
-    module = pytest.importorskip("edge.journal", reason="the field runner is not in this tree")
-    from edge.decision import Decision
-
-    with module.Journal(tmp_path / "journal") as writer:
+    with open_journal(tmp_path / "journal") as writer:
         for number in range(6):
             label = ("Healthy", "Die Back")[number % 2]
             probabilities = (0.9, 0.1) if label == "Healthy" else (0.1, 0.9)

@@ -57,7 +57,8 @@ def audit(
     model: Annotated[
         list[Path] | None, typer.Option(help="Model file whose scores to put beside; may be repeated.")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=2, max=100, help="Seeds of draws and forests.")] = 7,
+    seeds: Annotated[int, typer.Option(min=3, max=100, help="Seeds of draws and forests.")] = 7,
+    trees: Annotated[int, typer.Option(min=2, max=1000, help="Trees of each forest.")] = 60,
     rows: Annotated[
         int, typer.Option(min=100, help="Pictures drawn at most for each crop and seed.")
     ] = 20_000,
@@ -107,7 +108,7 @@ def audit(
         entry = run(
             readings,
             by,
-            Settings(seeds, rows=rows, margin=margin / 100, floor_pictures=floor_pictures,
+            Settings(seeds, trees, rows=rows, margin=margin / 100, floor_pictures=floor_pictures,
                      floor_groups=floor_groups, jobs=jobs),
             None if embeddings is None else read_embeddings(embeddings),
             unseen,

@@ -24,6 +24,7 @@ def transfer(
     ] = "auto",
     resamples: Annotated[int, typer.Option(min=200, max=100_000, help="Resamples of sessions.")] = 2000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the resampling.")] = 7,
+    seeds: Annotated[int, typer.Option(min=2, max=100, help="Seeds of the time baseline.")] = 7,
     out: Annotated[Path | None, typer.Option(help="Result file (JSON) to write.")] = None,
     report: Annotated[Path | None, typer.Option(help="Folder to write the HTML report into.")] = None,
 ) -> None:
@@ -32,13 +33,22 @@ def transfer(
     Classes that are spelled alike (but for case, _ and -) need no --map. Pictures that cannot be read are named
     and not scored; the exit status is then 1.
     """
+    from bench.baseline import Settings
     from bench.report.transfer import lines
     from bench.result import write_results
     from bench.transfer import parse_map
     from bench.transfer import transfer as run
     from edge.console import FAILED, complain
 
-    entry = run(model, data, parse_map(class_map or ()), runtime, seed=seed, resamples=resamples)
+    entry = run(
+        model,
+        data,
+        parse_map(class_map or ()),
+        runtime,
+        Settings(seeds),
+        seed,
+        resamples,
+    )
     for problem in entry.body["unreadable"]:
         complain(f"error: {problem}")
     for line in lines(entry):

@@ -191,22 +191,13 @@ def _fusion_table(where: str, fusion: Mapping[str, Any]) -> Table:
                 gain["survives"],
             ]
         )
-    for number, protocol in enumerate(fusion["against_time"]):
-        if number == 0:
-            rows.append(
-                [
-                    "with readings against with time",
-                    *(
-                        f"{_interval(fusion['against_time'][p][0])} ({fusion['against_time'][p][1]})"
-                        if p in fusion["against_time"]
-                        else None
-                        for p in protocols
-                    ),
-                    None,
-                    None,
-                ]
-            )
-        del protocol
+    beside_time = fusion["against_time"]
+    if beside_time:
+        cells = [
+            f"{_interval(beside_time[p][0])} ({beside_time[p][1]})" if p in beside_time else None
+            for p in protocols
+        ]
+        rows.append(["with readings against with time", *cells, None, None])
     return Table(
         f"{where}: what is gained beside the picture (macro-F1)",
         ("sees", *protocols, "reduction of the gain", "survives"),
@@ -278,7 +269,7 @@ def _variance_figure(name: str, body: Mapping[str, Any]) -> Figure | None:
     keys = ("name", "kind", "eta_squared", "epsilon_squared", "low", "high", "p", "pictures", "groups")
     most = found[-1]
     return Figure(
-        f"{name}: how much of each reading the group ({body['groups']['words']}) explains.",
+        f"{name}: how much of each reading is explained by {body['groups']['words']}.",
         f"{most['name']} is explained most: eta squared {most['eta_squared']:.2f}, by chance up to {most['high']:.2f}.",
         to_svg(figure),
         _csv(list(keys), [[one[key] for key in keys] for one in found]),
