@@ -47,6 +47,10 @@ def to_svg(figure: Any) -> str:
     """The figure as an SVG element for a page: same figure, same text; black becomes the page's text colour."""
     import matplotlib
 
+    # A legend that was made outside the style's context has a white frame, which hides light text on dark pages.
+    for legend in [*figure.legends, *(axes.get_legend() for axes in figure.axes)]:
+        if legend is not None:
+            legend.set_frame_on(False)
     buffer = io.StringIO()
     with matplotlib.rc_context(_STYLE):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})

@@ -7,7 +7,7 @@ together: photographs no more than 60 s apart form one chain, and a chain lies w
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -31,6 +31,8 @@ _IDENTITY = (
     16  # hexadecimal digits of a photograph's digest: 64 bits tell apart any data set that fits a disk
 )
 _RESTARTS = 40
+MOST_EXCHANGED = 400
+"""Groups up to which every exchange of two is tried when groups are balanced over parts."""
 
 
 @dataclass(frozen=True)
@@ -157,9 +159,10 @@ def assign_groups(
     """
     names = sorted(set(groups))
     classes = sorted(set(labels))
+    row, column_of = ({name: at for at, name in enumerate(values)} for values in (names, classes))
     counts = np.zeros((len(names), len(classes)))
     for group, label in zip(groups, labels, strict=True):
-        counts[names.index(group), classes.index(label)] += 1
+        counts[row[group], column_of[label]] += 1
     for column, label in enumerate(classes):
         chains_of_class = int((counts[:, column] > 0).sum())
         if chains_of_class < len(parts):
@@ -167,16 +170,40 @@ def assign_groups(
                 f"class {label} has {chains_of_class} group(s) of photographs taken together, too few for"
                 f" {len(parts)} disjoint parts; add sessions or take the random split and say so"
             )
-    sizes = counts.sum(axis=0)
+    best = balance(counts, fractions, seed)
+    return {name: parts[part] for name, part in zip(names, best, strict=True)}
+
+
+def balance(
+    counts: npt.NDArray[np.float64], fractions: Sequence[float], seed: int, restarts: int = _RESTARTS
+) -> npt.NDArray[np.intp]:
+    """Assign groups to parts so that every class comes as near to the fractions as it can.
+
+    The cost is that of `assign_groups`. Its local search looks at every exchange of two groups; beyond
+    `MOST_EXCHANGED` groups, where chance alone balances well, the groups are dealt out one by one instead,
+    largest first, each to the part that it improves most.
+
+    Args:
+        counts: (groups, classes) photographs.
+        fractions: wanted share of each part; sums to 1.
+        seed: of the Generator.
+        restarts: random starts of the local search.
+
+    Returns:
+        intp (groups,): the part of each group.
+    """
+    sizes = np.maximum(counts.sum(axis=0), 1.0)
     target = np.outer(fractions, sizes)
     generator = np.random.default_rng(seed)
-    best_cost, best = np.inf, np.zeros(len(names), dtype=np.intp)
-    for _ in range(_RESTARTS):
-        assignment = generator.choice(len(parts), size=len(names), p=fractions)
+    if len(counts) > MOST_EXCHANGED:
+        return _deal(counts, target, sizes, generator)
+    best_cost, best = np.inf, np.zeros(len(counts), dtype=np.intp)
+    for _ in range(restarts):
+        assignment = generator.choice(len(fractions), size=len(counts), p=fractions)
         cost = _descend(counts, assignment, target, sizes, generator)
         if cost < best_cost - 1e-12:
             best_cost, best = cost, assignment
-    return {name: parts[part] for name, part in zip(names, best, strict=True)}
+    return best
 
 
 def part_of(split: Split, dataset: Dataset, part: str) -> tuple[Photograph, ...]:
@@ -276,6 +303,26 @@ def _text(split: Split) -> str:
 
 def _make(name: str, seed: int, dataset: Dataset, parts: Mapping[str, list[str]], note: str) -> Split:
     return Split(name, seed, dataset.digest, {part: tuple(sorted(parts[part])) for part in PARTS}, note)
+
+
+def _deal(
+    counts: npt.NDArray[np.float64],
+    target: npt.NDArray[np.float64],
+    sizes: npt.NDArray[np.float64],
+    generator: np.random.Generator,
+) -> npt.NDArray[np.intp]:
+    order = generator.permutation(len(counts))
+    order = order[np.argsort(-counts[order].sum(axis=1), kind="stable")]
+    totals = np.zeros_like(target)
+    assignment = np.zeros(len(counts), dtype=np.intp)
+    for group in order:
+        # Only the classes of the group change; what each part lacks of them decides.
+        lacking = (((target - totals) / sizes**2) * counts[group]).sum(axis=1)
+        # The part's own size counts too: a lack of ten pictures weighs more where fifty are wanted.
+        part = int((lacking / target.sum(axis=1)).argmax())
+        assignment[group] = part
+        totals[part] += counts[group]
+    return assignment
 
 
 def _descend(

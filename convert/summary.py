@@ -117,7 +117,8 @@ def table(paths: Sequence[Path], costs: Mapping[str, Mapping[str, Any]] | None =
     classes = list(dict.fromkeys(label for value in values for label in value["per_class"] or ()))
     columns = (
         "model file", "precision", "bytes", "parameters", "million MACs", "split, part", "images", "accuracy",
-        "macro-F1", "Keras macro-F1", "agreement", "largest difference", "time baseline macro-F1",
+        "macro-F1", "Keras macro-F1", "agreement", "largest difference", "time baseline accuracy",
+        "time baseline macro-F1",
         *(f"{label}: precision, recall" for label in classes),
     )  # fmt: skip
     rows: list[tuple[Cell, ...]] = []
@@ -140,6 +141,7 @@ def table(paths: Sequence[Path], costs: Mapping[str, Mapping[str, Any]] | None =
                 value["keras_macro_f1"],
                 value["agreement"],
                 value["largest_difference"],
+                None if baseline is None else baseline["accuracy"],
                 None if baseline is None else baseline["macro_f1"],
                 *(
                     f"{per_class[label]['precision']:.3f}, {per_class[label]['recall']:.3f}"

@@ -78,7 +78,12 @@ def installed_runtimes() -> tuple[str, ...]:
 
 
 def open_interpreter(
-    flatbuffer: bytes, runtime: str = "auto", threads: int = 1, xnnpack: bool = True, where: str = "model"
+    flatbuffer: bytes,
+    runtime: str = "auto",
+    threads: int = 1,
+    xnnpack: bool = True,
+    where: str = "model",
+    keep_tensors: bool = False,
 ) -> tuple[Any, Runtime]:
     """Open a TFLite flatbuffer and allocate its tensors.
 
@@ -88,6 +93,8 @@ def open_interpreter(
         threads: 1..64.
         xnnpack: False takes the plain kernels instead of the XNNPACK delegate.
         where: what to call the model in a message, usually its path.
+        keep_tensors: let every layer's output be read after an inference (costs memory; with XNNPACK, layers
+            inside the delegate stay hidden).
 
     Returns:
         The interpreter, ready to be fed, and the runtime it belongs to.
@@ -112,6 +119,8 @@ def open_interpreter(
             if not xnnpack:
                 resolvers = loaded.module.OpResolverType
                 arguments["experimental_op_resolver_type"] = resolvers.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+            if keep_tensors:
+                arguments["experimental_preserve_all_tensors"] = True
             with without_chatter():
                 interpreter = loaded.module.Interpreter(**arguments)
                 interpreter.allocate_tensors()

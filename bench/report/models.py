@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bench.report.confusion import confusion_figures
 from bench.result import Entry
 from bench.section import Cell, Section, Table
 
@@ -31,7 +32,10 @@ def own_score(model: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def section(entries: Sequence[Entry]) -> Section:
     """What each model file's contract says of it."""
     models = distinct_models(entries)
-    tables = [_files(models), _scores(models)]
+    untrained = [str(model["name"]) for model in models if model.get("training") is None]
+    tables = [_files(models)]
+    if any(model.get("scores") for model in models):
+        tables.append(_scores(models))
     tables += [table for table in map(_classes, models) if table is not None]
     return Section(
         title="Models",
@@ -43,12 +47,13 @@ def section(entries: Sequence[Entry]) -> Section:
             " all: it is a random forest on the capture time alone, on the same split.",
         ),
         tables=tuple(tables),
-        warnings=tuple(
-            f"{model['name']} carries weights that were never trained: its answers mean nothing, only its speed"
-            " and size do."
-            for model in models
-            if model.get("training") is None
-        ),
+        figures=tuple(confusion_figures(entries)),
+        warnings=(
+            f"Weights that were never trained: {', '.join(untrained)}. Their answers mean nothing, only their speed"
+            " and size do.",
+        )
+        if untrained
+        else (),
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bench.machine import board_name
 from bench.plot import MARKERS, PALETTE, new_figure, to_svg
 from bench.report.models import distinct_models, own_score
 from bench.result import Entry
@@ -28,6 +29,7 @@ COLUMNS = (
     "time baseline macro-F1",
     "mCE, %",
     "mean error under corruption",
+    "machine",
 )
 
 
@@ -71,6 +73,7 @@ class Line:
             baseline.get("macro_f1"),
             self.mce,
             self.error,
+            None if self.board is None else "suspect" if self.suspect else "clean",
         ]
 
 
@@ -86,15 +89,8 @@ def lines(entries: Sequence[Entry]) -> list[Line]:
         timed = [entry for entry in same if entry.kind == "latency"]
         found += [Line(model, **_latency(entry), **known) for entry in timed]
         if not timed:
-            untimed = {
-                "board": None,
-                "runtime": None,
-                "threads": None,
-                "p50": None,
-                "p90": None,
-                "throughput": None,
-            }
-            found.append(Line(model, **untimed, **known))
+            nothing = dict.fromkeys(("board", "runtime", "threads", "p50", "p90", "throughput"))
+            found.append(Line(model, **{**nothing, "suspect": False, **known}))
     return found
 
 
@@ -108,10 +104,7 @@ def overview(entries: Sequence[Entry]) -> Section:
         "Every model on every board",
         tuple(name for name, kept in zip(COLUMNS, filled, strict=True) if kept),
         [[cell for cell, kept in zip(row, filled, strict=True) if kept] for row in rows],
-        "Times end to end (read, decode, resize, invoke), one picture at a time. mCE is relative to "
-        + (next((line.reference for line in found if line.reference), "no reference"))
-        + " = 100; lower is better. The mean error stands beside it because a single corruption with a small"
-        " reference error can decide an mCE.",
+        _note(found),
     )
     figure = _pareto(found)
     return Section(
@@ -120,13 +113,34 @@ def overview(entries: Sequence[Entry]) -> Section:
         paragraphs=tuple(_answers(entries, found)),
         tables=(table,),
         figures=() if figure is None else (figure,),
-        warnings=tuple(
-            f"{line.model['name']} on {line.board}: the machine was throttled, swapping or busy while it was timed;"
-            " its times are not the board's own."
-            for line in found
-            if line.suspect
-        ),
+        warnings=tuple(_suspects(found)),
     )
+
+
+def _note(found: Sequence[Line]) -> str:
+    parts = []
+    if any(line.p90 is not None for line in found):
+        parts.append("Times are end to end, from file to label, one picture at a time.")
+    reference = next((line.reference for line in found if line.reference), None)
+    if reference is not None:
+        parts.append(
+            f"mCE is relative to {reference} = 100; lower is better. The mean error stands beside it because a single"
+            " corruption with a small reference error can decide an mCE."
+        )
+    return " ".join(parts)
+
+
+def _suspects(found: Sequence[Line]) -> list[str]:
+    warnings = []
+    for board in _boards(found):
+        timed = [line for line in found if line.board == board]
+        suspect = sum(line.suspect for line in timed)
+        if suspect:
+            warnings.append(
+                f"{board}: the machine was throttled, swapping or busy during {suspect} of {len(timed)} runs (marked"
+                " suspect); their times are not the board's own."
+            )
+    return warnings
 
 
 def summary_csv(entries: Sequence[Entry]) -> str:
@@ -141,7 +155,17 @@ def summary_csv(entries: Sequence[Entry]) -> str:
 
 
 def _latency(entry: Entry) -> dict[str, Any]:
-    raise NotImplementedError
+    machine, body = entry.machine or {}, entry.body
+    delegate = "" if body["xnnpack"] else ", no XNNPACK"
+    return {
+        "board": board_name(machine),
+        "runtime": f"{body['runtime']['name']} {body['runtime']['version']}{delegate}",
+        "threads": body["threads"],
+        "p50": body["end_to_end"]["p50"],
+        "p90": body["end_to_end"]["p90"],
+        "throughput": body["throughput_per_s"],
+        "suspect": bool(machine.get("suspect")),
+    }
 
 
 def _robustness(entry: Entry | None) -> dict[str, Any]:
@@ -162,23 +186,23 @@ def _robustness(entry: Entry | None) -> dict[str, Any]:
     }
 
 
+def _boards(found: Sequence[Line]) -> list[str]:
+    return list(dict.fromkeys(line.board for line in found if line.board is not None))
+
+
 def _answers(entries: Sequence[Entry], found: Sequence[Line]) -> list[str]:
     answers = []
-    timed = [line for line in found if line.p90 is not None]
-    if timed:
-        fastest = min(timed, key=lambda line: line.p90 or 0.0)
-        answers.append(
-            f"Fastest: {fastest.model['name']} on {fastest.board}, nine of ten pictures within {fastest.p90:.1f} ms"
-            f" ({fastest.throughput:.1f} a second, {fastest.runtime}, {fastest.threads} thread(s))."
-        )
+    for board in _boards(found):
+        answers += _board_answers(board, [line for line in found if line.board == board])
     robust = [line for line in found if line.error is not None]
     if robust:
         best = min(robust, key=lambda line: line.error or 0.0)
-        score = f", mCE {best.mce:.1f} % of {best.reference}" if best.mce is not None else ""
+        mce = f", mCE {best.mce:.1f} % of {best.reference}" if best.mce is not None else ""
         answers.append(
-            f"Most robust: {best.model['name']}, {best.error:.1%} mean error over the corruptions{score}"
+            f"How robust: least affected is {best.model['name']}, {best.error:.1%} mean error over the corruptions{mce}"
             f" ({best.robustness_data})."
         )
+    answers += _quantised_times(found)
     for entry in entries:
         cost = entry.body.get("quantisation") if entry.kind == "robustness" else None
         if cost and entry.model is not None:
@@ -192,17 +216,92 @@ def _answers(entries: Sequence[Entry], found: Sequence[Line]) -> list[str]:
     for model in distinct_models(entries):
         score = own_score(model)
         if score is not None:
-            baseline = score.get("time_baseline")
-            beside = (
-                "capture times are unknown, so no time baseline stands beside it"
-                if baseline is None
-                else f"the capture time alone, without a picture, reaches {baseline['macro_f1']:.3f}"
-            )
             answers.append(
                 f"{model['name']} scores macro-F1 {score['macro_f1']:.3f} on the {score['split']} split's"
-                f" {score['part']} part ({score['images']} photographs); {beside}."
+                f" {score['part']} part ({score['images']} photographs); {_beside(score)}."
             )
     return answers or ["Nothing was timed and no robustness was measured in these results."]
+
+
+def _beside(score: Mapping[str, Any]) -> str:
+    baseline = score.get("time_baseline")
+    if baseline is None:
+        return "capture times are unknown, so no time baseline stands beside it"
+    return f"the capture time alone, without a picture, reaches {baseline['macro_f1']:.3f}"
+
+
+def _board_answers(board: str, timed: Sequence[Line]) -> list[str]:
+    fastest = min(timed, key=lambda line: line.p90 or 0.0)
+    mark = " (suspect machine)" if fastest.suspect else ""
+    answers = [
+        f"How fast on {board}: {fastest.model['name']} is the fastest, nine of ten pictures within"
+        f" {fastest.p90:.1f} ms ({fastest.throughput:.1f} a second, {fastest.runtime},"
+        f" {_threads(fastest.threads)}){mark}."
+    ]
+    # A choice by skill needs scores of the same photographs.
+    scored: dict[tuple[str, str], list[tuple[float, Line]]] = {}
+    for line in timed:
+        score = own_score(line.model)
+        if score is not None:
+            key = (str(score["split_digest"]), str(score["part"]))
+            scored.setdefault(key, []).append((float(score["macro_f1"]), line))
+    for group in scored.values():
+        if len({line.model["digest"] for _, line in group}) < 2:
+            continue
+        # Of one model's runs, and of equal scores, the fastest.
+        skill, best = max(group, key=lambda pair: (pair[0], -(pair[1].p90 or 0.0)))
+        score = own_score(best.model) or {}
+        answers.append(
+            f"Which model on {board}: {best.model['name']} has the highest macro-F1, {skill:.3f} ({score['split']}"
+            f" split, {score['part']} part; {_beside(score)}), at {best.p90:.1f} ms ({best.runtime},"
+            f" {_threads(best.threads)})."
+        )
+    if not scored:
+        answers.append(f"Which model on {board}: not to be said, since no trained model was timed there.")
+    return answers
+
+
+def _threads(count: int | None) -> str:
+    return "1 thread" if count == 1 else f"{count} threads"
+
+
+def _quantised_times(found: Sequence[Line]) -> list[str]:
+    """What int8 gains in time and size, for each network that was timed in float32 under the same conditions."""
+    answers = []
+    for line in found:
+        if line.model["precision"] != "int8" or line.p90 is None:
+            continue
+        twin = next(
+            (
+                other
+                for other in found
+                if other.model["precision"] == "float32"
+                and other.p90 is not None
+                and other.model["architecture"] == line.model["architecture"]
+                and _weights(other.model) == _weights(line.model)
+                and (other.board, other.runtime, other.threads) == (line.board, line.runtime, line.threads)
+            ),
+            None,
+        )
+        if twin is None or twin.p90 is None:
+            continue
+        mine, its = own_score(line.model), own_score(twin.model)
+        skill = ""
+        if mine is not None and its is not None:
+            skill = f", macro-F1 {mine['macro_f1'] - its['macro_f1']:+.4f}"
+        mark = " (suspect machine)" if line.suspect or twin.suspect else ""
+        answers.append(
+            f"Quantisation of {line.model['architecture']} to int8 on {line.board} ({line.runtime},"
+            f" {_threads(line.threads)}): p90 {line.p90:.1f} ms against {twin.p90:.1f} ms in float32,"
+            f" {twin.p90 / line.p90:.2f} times as fast, {line.model['bytes'] / twin.model['bytes']:.0%} of the size"
+            f"{skill}{mark}."
+        )
+    return answers
+
+
+def _weights(model: Mapping[str, Any]) -> str | None:
+    training = model.get("training")
+    return None if training is None else str(training["weights_digest"])
 
 
 def _pareto(found: Sequence[Line]) -> Figure | None:

@@ -114,6 +114,26 @@ def format_cell(cell: Cell) -> str:
     return cell
 
 
+def text_table(table: Table) -> str:
+    """A table for the terminal: the title, then aligned columns, numbers to the right."""
+    cells = [[format_cell(cell) for cell in row] for row in table.rows]
+    widths = [max(map(len, column)) for column in zip(table.columns, *cells, strict=True)]
+    numeric = [
+        all(cell is None or isinstance(cell, int | float) for cell in column)
+        for column in zip(*table.rows, strict=True)
+    ] or [False] * len(widths)
+
+    def line(row: Sequence[str]) -> str:
+        padded = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric, strict=True)
+        ]
+        return "  ".join(padded).rstrip()
+
+    lines = [table.title, line(table.columns), *map(line, cells)]
+    return "\n".join([*lines, table.note] if table.note else lines)
+
+
 def _drawing(figure: Figure) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + figure.svg
 

@@ -1,12 +1,12 @@
 """Command line `mango-edge`: one module for each command."""
 
-from edge.cli import classify, info
+from edge import console
+from edge.cli import classify, doctor, export, info, journal, model, run
 from edge.cli.app import app
-from edge.console import run
 
-__all__ = ["app", "classify", "info", "main"]
+__all__ = ["app", "classify", "doctor", "export", "info", "journal", "main", "model", "run"]
 
 
 def main() -> None:
     """Entry point of `mango-edge`."""
-    run(app)
+    console.run(app)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from edge.cli.app import app
+
+if TYPE_CHECKING:
+    from edge.contract import Contract
 
 
 @app.command()
@@ -65,6 +68,7 @@ def info(
         rows.append(
             ("calibration", ", ".join(f"{key} {value}" for key, value in contract.calibration.items()))
         )
+    rows.append(("confidence", _confidence(contract)))
     for score in contract.scores:
         own = training is not None and score.weights_digest == training.weights_digest
         whose = "" if own else " [sister model trained on that split]"
@@ -80,3 +84,22 @@ def info(
     rows.append(("made with", ", ".join(f"{name} {version}" for name, version in contract.versions.items())))
     for name, text in rows:
         typer.echo(f"{name:<14} {text}")
+
+
+def _confidence(contract: Contract) -> str:
+    from edge.calibration import calibration_of
+
+    calibration = calibration_of(contract)
+    if not calibration.measured:
+        return "as the network gives it; calibrate it with: mango-convert calibrate"
+    text = f"temperature {calibration.temperature:.4f}, uncertain below {calibration.uncertain_below:.4f}"
+    found: Any = contract.extra.get("calibrated")
+    try:
+        test = found["test"]
+        return (
+            f"{text}; expected calibration error on the test part of {found['split']}"
+            f" {float(test['ece_before']):.4f} without, {float(test['ece_after']):.4f} with it"
+        )
+    # What else the file says of itself is for people; a decision does not depend on it.
+    except (KeyError, TypeError, ValueError):
+        return text

@@ -1,0 +1,438 @@
+"""The audit on data whose answer is known beforehand."""
+
+from __future__ import annotations
+
+import csv
+import json
+import resource
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Command
+
+from bench.audit import audit
+from bench.baseline import Settings
+from bench.embedding import Embeddings
+from bench.reading import Readings, Variable, read_readings
+from bench.report.audit import section
+from bench.report.page import render_html, sections
+from bench.result import Entry, read_results, write_results
+from edge.errors import InputError
+
+QUICK = Settings(seeds=3, trees=10)
+START = datetime(2021, 11, 6, 8, 0, 0)
+CLASSES = ("blight", "healthy", "rust")
+
+
+def made(
+    sessions: int = 30,
+    pictures: int = 12,
+    label: Callable[[int, int], int] = lambda session, picture: session % 3,
+    sensor: Callable[[np.random.Generator, int, int], float] | None = None,
+    seed: int = 0,
+) -> Readings:
+    """Sessions some hours apart in shuffled order, pictures ten seconds apart; classes and a sensor by rule."""
+    generator = np.random.default_rng(seed)
+    place = generator.permutation(sessions)
+    labels, times, groups, values = [], [], [], []
+    for session in range(sessions):
+        for picture in range(pictures):
+            labels.append(label(session, picture))
+            times.append(START + timedelta(hours=5 * int(place[session]), seconds=10 * picture))
+            groups.append(f"s{session:03d}")
+            values.append(0.0 if sensor is None else sensor(generator, session, labels[-1]))
+    count = len(labels)
+    return Readings(
+        path=Path("made.csv"),
+        source="table",
+        digest="0" * 64,
+        classes=CLASSES[: max(labels) + 1],
+        labels=np.array(labels, dtype=np.int64),
+        times=tuple(times),
+        groups=tuple(groups),
+        crops=("",),
+        crop=np.zeros(count, dtype=np.int64),
+        variables=() if sensor is None else (Variable("humidity", "sensor", np.array(values)),),
+        names=tuple(f"{row}.jpg" for row in range(count)),
+        files=(None,) * count,
+        columns={"label": "label"},
+    )
+
+
+def permuted(readings: Readings, seed: int = 1) -> Readings:
+    return replace(readings, labels=np.random.default_rng(seed).permutation(readings.labels))
+
+
+def of_session(generator: np.random.Generator, session: int, label: int) -> float:
+    """A logger that wrote one value a session, which has nothing to do with the class."""
+    return float(np.random.default_rng(1000 + session).normal())
+
+
+def of_class(generator: np.random.Generator, session: int, label: int) -> float:
+    """A sensor that measures something of the disease, with noise of its own."""
+    return float(label + generator.normal(0, 0.25))
+
+
+def seen_by_picture(readings: Readings, right: float = 0.6, seed: int = 2) -> Embeddings:
+    """An image model that names the class of a picture with probability `right`, whatever the session."""
+    generator = np.random.default_rng(seed)
+    classes = len(readings.classes)
+    said = np.where(
+        generator.random(len(readings)) < right,
+        readings.labels,
+        generator.integers(0, classes, len(readings)),
+    )
+    probabilities = np.full((len(readings), classes), 0.2, np.float32)
+    probabilities[np.arange(len(readings)), said] = 0.6
+    blank = ("",) * len(readings)
+    return Embeddings("", readings.classes, readings.names, blank, blank, probabilities, None)
+
+
+def f1(entry: Entry, protocol: str, baseline: str) -> float:
+    return float(entry.body["average"]["scores"][protocol][baseline]["macro_f1"]["mean"])
+
+
+def run(readings: Readings, **options: Any) -> Entry:
+    options.setdefault("settings", QUICK)
+    return audit(readings, permutations=20, **options)
+
+
+def test_permuted_labels_score_like_chance_and_no_leak_is_found() -> None:
+    entry = run(permuted(made(sensor=of_session)))
+    for protocol in ("cv", "disjoint"):
+        for baseline in ("time", "sensors", "time + sensors"):
+            assert f1(entry, protocol, baseline) == pytest.approx(1 / 3, abs=0.08)
+    verdict = entry.body["verdict"]
+    assert (verdict["finding"], verdict["leaks"]) == ("none", [])
+    assert "Nothing beside the picture gives the class away" in verdict["paragraph"]
+
+
+def test_a_planted_session_leak_is_found_and_the_clock_does_as_well_as_the_sensor() -> None:
+    entry = run(made(sensor=of_session))
+    assert f1(entry, "cv", "time") > 0.95
+    assert f1(entry, "cv", "sensors") > 0.9
+    assert f1(entry, "disjoint", "sensors") < 0.55
+    assert f1(entry, "disjoint", "time") < 0.65
+    verdict = entry.body["verdict"]
+    assert verdict["finding"] == "leak"
+    assert {"time", "sensors"} <= set(verdict["leaks"])
+    crop = entry.body["crops"][0]
+    [humidity] = [one for one in crop["sharing"] if one["name"] == "humidity"]
+    assert humidity["leak"]["random"] == 1.0
+    assert humidity["leak"]["disjoint"] == 0.0
+    assert (humidity["shared"], humidity["most"], humidity["sessions"]) == (1.0, 12, 1.0)
+    [variance] = [one for one in crop["explained"] if one["name"] == "humidity"]
+    assert variance["eta_squared"] > 0.999
+    drops = {drop["first"]: drop["verdict"] for drop in entry.body["average"]["drops"]}
+    assert drops["sensors"] == drops["time"] == "superior"
+    beside = [
+        one
+        for one in entry.body["average"]["differences"]
+        if (one["protocol"], one["first"], one["second"], one["metric"])
+        == ("cv", "time", "sensors", "macro_f1")
+    ]
+    assert beside[0]["verdict"] in ("superior", "comparable", "undecided")
+    assert beside[0]["interval"]["mean"] > -0.02
+
+
+def test_a_gain_that_is_memory_of_sessions_does_not_survive() -> None:
+    readings = made(sensor=of_session)
+    entry = run(readings, embeddings=seen_by_picture(readings))
+    gains = {gain["addition"]: gain for gain in entry.body["crops"][0]["fusion"]["gains"]}
+    assert gains["sensors"]["gains"]["in distribution"]["mean"] > 0.15
+    assert gains["sensors"]["survives"] == gains["time"]["survives"] == "no"
+    assert gains["sensors"]["reduction"]["low"] > 0.1
+    assert "does not survive" in entry.body["verdict"]["paragraph"]
+
+
+def test_sensors_that_help_across_sessions_are_said_to_help() -> None:
+    readings = made(label=lambda session, picture: picture % 3, sensor=of_class)
+    entry = run(readings, embeddings=seen_by_picture(readings))
+    assert f1(entry, "disjoint", "sensors") > 0.8
+    assert f1(entry, "cv", "time") < 0.5
+    verdict = entry.body["verdict"]
+    assert (verdict["finding"], verdict["leaks"]) == ("none", [])
+    gains = {gain["addition"]: gain for gain in entry.body["crops"][0]["fusion"]["gains"]}
+    assert gains["sensors"]["verdicts"]["disjoint"] == "superior"
+    assert gains["sensors"]["survives"] == "yes"
+    assert gains["time"]["survives"] in ("none", "undecided")
+    assert "the gain survives on sessions that were never seen" in verdict["paragraph"]
+    assert "knowledge about the disease" in verdict["paragraph"]
+
+
+def test_a_leaking_clock_does_not_hide_that_the_sensors_gain_survives() -> None:
+    readings = made(sensor=of_class)
+    entry = run(readings, embeddings=seen_by_picture(readings))
+    assert entry.body["verdict"]["leaks"] == ["time"]
+    gains = {gain["addition"]: gain["survives"] for gain in entry.body["crops"][0]["fusion"]["gains"]}
+    assert gains == {"sensors": "yes", "time": "no"}
+
+
+def test_constant_and_missing_readings_are_borne() -> None:
+    readings = made()
+    values = np.full(len(readings), np.nan)
+    values[::7] = 3.0
+    constant = Variable("constant", "sensor", np.full(len(readings), 5.0))
+    entry = run(
+        replace(readings, variables=(constant, Variable("sparse", "sensor", values))),
+    )
+    assert f1(entry, "cv", "sensors") < 0.45
+    assert "sensors" not in entry.body["verdict"]["leaks"]
+    assert [one["name"] for one in entry.body["crops"][0]["explained"]] == ["time"]
+    [sparse] = [one for one in entry.body["crops"][0]["sharing"] if one["name"] == "sparse"]
+    assert sparse["pictures"] == len(range(0, len(readings), 7))
+
+
+def test_being_missing_can_itself_leak_and_is_found() -> None:
+    readings = made()
+    values = np.where(readings.labels == 1, np.nan, 3.0)
+    entry = run(replace(readings, variables=(Variable("logger", "sensor", values),)))
+    assert f1(entry, "disjoint", "sensors") > 0.5
+
+
+def test_one_group_leaves_the_question_open() -> None:
+    readings = permuted(made())
+    entry = run(replace(readings, groups=("farm",) * len(readings)))
+    assert "disjoint" not in entry.body["average"]["scores"]
+    assert entry.body["verdict"]["finding"] == "open"
+    assert any("none can be held out" in note for note in entry.body["notes"])
+
+
+def test_neither_time_nor_group_is_said_and_leaves_the_question_open() -> None:
+    readings = permuted(made(sensor=of_class))
+    entry = run(replace(readings, groups=None, times=(None,) * len(readings)))
+    assert entry.body["groups"] is None
+    assert entry.body["verdict"]["finding"] == "open"
+    assert any("Record when" in step for step in entry.body["verdict"]["next_steps"])
+
+
+def test_one_class_is_refused() -> None:
+    with pytest.raises(InputError, match="all 60 pictures are of the class blight"):
+        run(made(sessions=5, label=lambda session, picture: 0))
+
+
+def test_classes_of_a_single_group_are_named_and_not_tested_disjointly() -> None:
+    def label(session: int, picture: int) -> int:
+        return 2 if session == 0 else session % 2
+
+    entry = run(made(label=label))
+    assert entry.body["crops"][0]["baselines"]["covered"] == ["blight", "healthy"]
+    scores = entry.body["average"]["scores"]
+    assert {"disjoint", "cv covered"} <= set(scores)
+    assert any("rust" in step and "single group" in step for step in entry.body["verdict"]["next_steps"])
+    few = run(made(sessions=7, pictures=9, label=label))
+    short = few.body["crops"][0]["baselines"]["shortfalls"]
+    assert {one["label"] for one in short} == {"blight", "healthy"}
+    assert all(one["held_out_groups"] == 1 for one in short)
+    assert "coverage of the held-out folds" in " ".join(section([few]).warnings)
+
+
+def test_crops_are_audited_apart_and_averaged() -> None:
+    leaking, clean = made(seed=3), permuted(made(seed=4))
+    both = replace(
+        leaking,
+        labels=np.concatenate([leaking.labels, clean.labels]),
+        times=leaking.times + clean.times,
+        groups=(leaking.groups or ()) + tuple(f"c{group}" for group in clean.groups or ()),
+        crops=("maize", "rice"),
+        crop=np.repeat([0, 1], len(leaking)),
+        names=leaking.names + clean.names,
+        files=leaking.files + clean.files,
+    )
+    entry = run(both)
+    assert [crop["name"] for crop in entry.body["crops"]] == ["maize", "rice"]
+    single = [crop["baselines"]["scores"]["cv"]["time"]["macro_f1"]["values"] for crop in entry.body["crops"]]
+    mean = entry.body["average"]["scores"]["cv"]["time"]["macro_f1"]["values"]
+    assert mean == pytest.approx(np.mean(single, axis=0))
+    assert single[0][0] > 0.9 > 0.5 > single[1][0]
+    section([entry])
+
+
+def test_a_given_split_is_scored_and_its_leak_rate_told() -> None:
+    readings = made(sensor=of_session)
+    part = ["test" if int(group[1:]) < 6 else "training" for group in readings.groups or ()]
+    apart = run(replace(readings, part=tuple(part), part_name="split"))
+    mixed = run(replace(readings, part=tuple(("training", "test")[row % 2] for row in range(len(readings)))))
+
+    def leak(entry: Entry) -> float:
+        [humidity] = [one for one in entry.body["crops"][0]["sharing"] if one["name"] == "humidity"]
+        return float(humidity["leak"]["given"])
+
+    assert (leak(apart), leak(mixed)) == (0.0, 1.0)
+    assert f1(mixed, "given", "time") > 0.95
+    assert f1(apart, "given", "time") < f1(mixed, "given", "time") - 0.2
+    assert "100 % of its test pictures" in mixed.body["verdict"]["paragraph"]
+
+
+def test_the_same_data_and_seeds_give_the_same_result() -> None:
+    readings = made(sessions=9, sensor=of_session)
+    assert run(readings) == run(readings)
+
+
+def test_a_fusion_with_other_pictures_or_unknown_history_is_refused() -> None:
+    readings = made(sensor=of_class)
+    found = seen_by_picture(readings)
+    with pytest.raises(InputError, match="none of these pictures"):
+        run(readings, embeddings=replace(found, paths=tuple(f"other/{name}" for name in found.paths)))
+    with pytest.raises(InputError, match="which pictures the image model has seen is not known"):
+        run(readings, embeddings=found, unseen=True)
+    with pytest.raises(InputError, match="know no class 'healthy'"):
+        run(readings, embeddings=replace(found, labels=("blight", "x", "rust")))
+
+
+def test_only_unseen_pictures_are_fused_when_asked() -> None:
+    readings = made(sensor=of_class, label=lambda session, picture: picture % 3)
+    found = seen_by_picture(readings)
+    part = tuple("test" if row % 2 else "training" for row in range(len(readings)))
+    entry = run(readings, embeddings=replace(found, part=part), unseen=True)
+    assert entry.body["crops"][0]["fusion"]["pictures"] == len(readings) // 2
+    whole = run(readings, embeddings=replace(found, part=part))
+    assert whole.body["crops"][0]["fusion"]["seen"] == len(readings) // 2
+    assert "flattered" in " ".join(section([whole]).warnings)
+
+
+def test_the_result_file_and_the_page_hold_the_four_figures(tmp_path: Path) -> None:
+    readings = made(sensor=of_session)
+    entry = run(readings, embeddings=seen_by_picture(readings))
+    write_results(tmp_path / "audit.json", [entry], ["mango-bench", "audit"])
+    [read] = read_results(tmp_path / "audit.json")
+    assert json.dumps(read.body) == json.dumps(entry.body)
+    found = section([read])
+    assert len(found.figures) == 4
+    titles = " ".join(figure.title for figure in found.figures)
+    for words in ("share one exact reading", "is explained by", "comparable band", "held-out sessions"):
+        assert words in titles
+    for figure in found.figures:
+        rows = list(csv.reader(figure.csv.splitlines()))
+        assert len(rows) > 1
+        assert len({len(row) for row in rows}) == 1
+    html = render_html(sections([read]))
+    assert "Does the picture decide, or the session?" in html
+
+
+def test_damaged_audits_are_refused(tmp_path: Path) -> None:
+    entry = run(made(sessions=9))
+    body = json.loads(json.dumps(entry.body))
+    body["verdict"]["finding"] = "fine"
+    with pytest.raises(InputError, match="verdict/finding"):
+        write_results(tmp_path / "x.json", [replace(entry, body=body)], [])
+
+
+def save(readings: Readings, path: Path, utc_every: int = 0) -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["picture", "label", "time", "session", *(v.name for v in readings.variables)])
+        for row, time in enumerate(readings.times):
+            assert time is not None
+            shown = time.isoformat()
+            if utc_every and row % utc_every == 0:
+                shown = (time - timedelta(hours=6)).isoformat() + "Z"
+            writer.writerow(
+                [
+                    readings.names[row],
+                    readings.classes[readings.labels[row]],
+                    shown,
+                    (readings.groups or ())[row],
+                    *(variable.values[row] for variable in readings.variables),
+                ]
+            )
+    return path
+
+
+@pytest.mark.parametrize(("leaking", "status"), [(True, 1), (False, 0)])
+def test_ci_fails_on_a_leak_and_only_then(
+    tmp_path: Path, command: Command, leaking: bool, status: int
+) -> None:
+    readings = made(sessions=12, sensor=of_session)
+    table = save(readings if leaking else permuted(readings), tmp_path / "t.csv")
+    done = command(
+        "mango-bench",
+        "audit",
+        table,
+        "--seeds",
+        4,
+        "--trees",
+        5,
+        "--fail-on",
+        "leak",
+        "--out",
+        tmp_path / "a.json",
+    )
+    assert done.returncode == status, done.stderr
+    assert f"Finding: {'leak' if leaking else 'none'}" in done.stdout
+    assert ("failed: a leak was found" in done.stderr) == leaking
+    assert read_results(tmp_path / "a.json")[0].kind == "audit"
+
+
+def test_an_undecidable_question_does_not_pass_in_ci(tmp_path: Path, command: Command) -> None:
+    readings = permuted(made(sessions=4))
+    table = save(replace(readings, groups=("farm",) * len(readings)), tmp_path / "t.csv")
+    done = command("mango-bench", "audit", table, "--seeds", 3, "--trees", 5, "--fail-on", "leak")
+    assert done.returncode == 1
+    assert "cannot be ruled out" in done.stderr
+
+
+def test_bad_arguments_end_in_one_sentence(tmp_path: Path, command: Command) -> None:
+    single = save(made(sessions=3, label=lambda session, picture: 0), tmp_path / "one.csv")
+    for arguments, words in (
+        ((single,), "at least two classes"),
+        ((single, "--fail-on", "rain"), "--fail-on rain is not known"),
+        ((tmp_path / "none",), "no such file or folder"),
+        ((single, "--by", "moon"), "two classes"),
+    ):
+        done = command("mango-bench", "audit", *arguments)
+        assert done.returncode == 2
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_mixed_clocks_are_said_and_an_offset_restores_the_sessions(tmp_path: Path) -> None:
+    readings = made(sessions=12)
+    table = save(readings, tmp_path / "t.csv", utc_every=3)
+    torn = read_readings(table)
+    assert any("local time and UTC are mixed" in note for note in torn.notes)
+    mended = read_readings(table, utc_offset=6.0)
+    shift = {
+        (mine - theirs).total_seconds()
+        for mine, theirs in zip(readings.times, mended.times, strict=True)
+        if mine is not None and theirs is not None
+    }
+    assert shift == {6 * 3600.0}
+
+
+def test_two_hundred_thousand_rows_fit_in_bounded_memory(tmp_path: Path, command: Command) -> None:
+    path = tmp_path / "large.csv"
+    with path.open("w", newline="") as file:
+        file.write("label,time,farm,humidity\n")
+        for row in range(200_000):
+            time = START + timedelta(seconds=30 * row)
+            file.write(f"{CLASSES[row // 400 % 3]},{time.isoformat()},f{row // 400},{row * 7919 % 1000}\n")
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30, 4 * 2**30))
+
+    done = command(
+        "mango-bench",
+        "audit",
+        path,
+        "--rows",
+        300,
+        "--seeds",
+        3,
+        "--trees",
+        5,
+        "--out",
+        tmp_path / "a.json",
+        preexec_fn=limit,
+    )
+    assert done.returncode == 0, done.stderr
+    [entry] = read_results(tmp_path / "a.json")
+    assert entry.data is not None
+    assert entry.data["images"] == 200_000
+    assert entry.body["crops"][0]["baselines"]["rows"] == 300
+    assert entry.body["groups"]["number"] == 500
