@@ -105,7 +105,7 @@ def write_untrained(
     and size; their contracts say that they were never trained.
 
     Args:
-        check: photographs of the test part of the burst split, drawn per class, to compare outputs on.
+        check: photographs of the test part of the random split, drawn per class, to compare outputs on.
         size: pixels a side.
 
     Returns:
@@ -139,7 +139,7 @@ def write_untrained(
     from edge.preprocessing import InputSpec
 
     dataset, spec = index(data), InputSpec(height=size, width=size)
-    split = make_split("burst", dataset, seed)
+    split = make_split("random", dataset, seed)
     drawn = representative_photographs(dataset, split, per_class)
     representative, _ = load_pictures(dataset, drawn, spec)
     keras.utils.set_random_seed(seed)
