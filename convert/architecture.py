@@ -82,6 +82,10 @@ NETWORKS = {
 weights and fits no board with 512 MB."""
 
 
+_RESIDUAL_ENDS = ("_3_bn", "_sepconv3_bn")
+"""How `keras.applications` names the normalisations that residual branches of ResNet and Xception end with."""
+
+
 def lcnn(classes: int, height: int = 224, width: int = 224) -> keras.Model:
     """LCNN as published: six times convolution 3x3 (valid, ReLU) and max-pool 2x2, then dense 64 and softmax.
 
@@ -214,33 +218,41 @@ def freeze(model: keras.Model, head_alone: bool, keep_statistics: bool) -> None:
                 layer.trainable = False
 
 
-def settle(model: keras.Model, pictures: Pixels, spread: float = 3.0) -> None:
+def settle(model: keras.Model, pictures: Pixels, statistics: int = 8, spread: float = 3.0) -> None:
     """Make random weights behave like a network's: data-dependent initialisation (after Mishkin & Matas 2016).
 
-    Batch normalisations take the statistics of the pictures, and the last layer is scaled so that each
-    class's logit has mean 0 and standard deviation `spread` over them. Without this a deep random network
-    gives every picture the same answer, and comparing its answers at two precisions would show nothing.
+    Batch normalisations take the statistics of pictures, residual branches start small (a quarter; Goyal et
+    al. 2017 start at nothing), and the last layer gives each class a direction in the plane of the two
+    largest principal components of its input over the pictures. Without this a deep random network gives
+    every picture nearly the same answer, and comparing its answers at two precisions would show nothing.
 
     Args:
         model: from `build`; changed in place.
-        pictures: uint8 (n, height, width, 3), at least 2.
+        pictures: uint8 (n, height, width, 3), at least 3.
+        statistics: so many of them, evenly chosen, for the normalisations; more take much memory.
+        spread: standard deviation of a class's logit over the pictures.
     """
     values = pictures.astype(np.float32)
     normalisations = [layer for layer in _leaves(model) if isinstance(layer, keras.layers.BatchNormalization)]
     momenta = [layer.momentum for layer in normalisations]
     for layer in normalisations:
         layer.momentum = 0.0
+        if layer.name.endswith(_RESIDUAL_ENDS):
+            layer.gamma.assign(layer.gamma * 0.25)
     if normalisations:
-        model(values, training=True)
+        model(values[:: max(1, len(values) // statistics)][:statistics], training=True)
     for layer, momentum in zip(normalisations, momenta, strict=True):
         layer.momentum = momentum
     last = model.layers[-1]
     before = keras.Model(model.inputs[0], last.input)
     features = np.concatenate([np.asarray(before(values[i : i + 8])) for i in range(0, len(values), 8)])
-    kernel = last.get_weights()[0]
-    logits = features.astype(np.float64) @ kernel
-    scale = spread / np.maximum(logits.std(axis=0), 1e-12)
-    last.set_weights([kernel * scale, -logits.mean(axis=0) * scale])
+    mean = features.mean(axis=0, dtype=np.float64)
+    _, sizes, components = np.linalg.svd(features - mean, full_matrices=False)
+    # Each component scaled to standard deviation 1 over the pictures.
+    plane = components[:2] * np.sqrt(len(features)) / np.maximum(sizes[:2, np.newaxis], 1e-12)
+    angles = 2 * np.pi * np.arange(last.units) / last.units
+    kernel = spread * (np.stack([np.cos(angles), np.sin(angles)], axis=1) @ plane).T
+    last.set_weights([kernel, -mean @ kernel])
 
 
 def parameters(model: keras.Model) -> int:

@@ -17,8 +17,6 @@ from edge.errors import InputError
 Result = TypeVar("Result")
 
 RANDOM = "random-weights"
-SETTLING = 8
-"""Pictures that random weights are settled on (`convert.architecture.settle`); more take much memory."""
 
 
 @dataclass
@@ -146,7 +144,7 @@ def write_untrained(
     representative, _ = load_pictures(dataset, drawn, spec)
     keras.utils.set_random_seed(seed)
     model = build(name, len(dataset.labels), spec, head)
-    settle(model, representative[:: max(1, len(drawn) // SETTLING)][:SETTLING])
+    settle(model, representative)
     test = representative_photographs(
         dataset, split, -(-check // len(dataset.labels)), CALIBRATION_SEED, "test"
     )

@@ -140,7 +140,7 @@ def _published(name: str, source: str, top: bool, arguments: dict[str, Any]) -> 
 
 def _copy(given: keras.Model, model: keras.Model, where: str) -> None:
     theirs, ours = given.get_weights(), model.get_weights()
-    new_head = 2 if given.output.shape[-1] != model.output.shape[-1] else 0
+    new_head = 2 if given.outputs[0].shape[-1] != model.outputs[0].shape[-1] else 0
     kept = len(ours) - new_head
     same = len(theirs) == len(ours) and all(
         np.shape(a) == np.shape(b) for a, b in zip(theirs[:kept], ours[:kept], strict=True)

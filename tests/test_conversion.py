@@ -249,8 +249,9 @@ def test_the_commands_go_the_whole_way(command: Command, drawn: Dataset, tmp_pat
     assert done.returncode == 0, done.stderr
     assert "split random, seed 7" in done.stdout
     done = command(
-        "mango-convert", "tflite", tmp_path / "t", *common, "--precision", "int8", "--out", tmp_path / "m"
-    )
+        "mango-convert", "tflite", tmp_path / "t", *common, "--precision", "int8", "--out", tmp_path / "m",
+        "--max-drop", 100, "--min-agreement", 0,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "random (seed 7), test" in done.stdout
     assert command("mango-edge", "info", tmp_path / "m" / "lcnn-random-int8.tflite").returncode == 0
