@@ -53,12 +53,12 @@ endif
 	$(DEVICE)/bin/mango-edge classify "$(PICTURES)" --top 1
 	$(DEVICE)/bin/mango-bench latency --pictures "$(PICTURES)" --min-time 5s --max-time 20s --out $(OUT)/demo/latency.json
 ifneq ($(strip $(DATA)),)
-	$(DEVICE)/bin/mango-bench robustness --data "$(DATA)" --corruptions none --out $(OUT)/demo/score.json
+	$(DEVICE)/bin/mango-bench robustness --data "$(DATA)" --images auto --corruptions none --out $(OUT)/demo/score.json
 endif
 	$(DEVICE)/bin/mango-bench report $(OUT)/demo/latency.json $(if $(strip $(DATA)),$(OUT)/demo/score.json) --out $(OUT)/demo
 
 test: lint
-	$(DEV)/bin/python -m pytest
+	$(DEV)/bin/python -m pytest -n auto --dist worksteal
 
 test-kills: $(DEV)/ready
 	MANGO_KILLS=$(KILLS) $(DEV)/bin/python -m pytest -s tests/test_journal_kills.py
