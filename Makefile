@@ -83,7 +83,7 @@ lock:
 	$(PYTHON) -m venv build/venv-lock
 	build/venv-lock/bin/python -m pip install --quiet uv
 	for set in device dev; do \
-	  extras=$$([ $$set = dev ] && echo "--extra dev" || echo "--extra bench --extra field"); \
+	  extras=$$([ $$set = dev ] && echo "--extra dev" || echo "--extra bench --extra field --extra mqtt"); \
 	  build/venv-lock/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header \
 	    --no-annotate --upgrade --overrides requirements/overrides.txt $$extras pyproject.toml \
 	    requirements/imagecorruptions.in -o requirements/$$set.txt || exit 1; \
