@@ -21,8 +21,6 @@ help:
 	@echo "make demo DATA=DIR         the same with your photographs (one folder a class), scored"
 	@echo "make test                  install everything and run linters, type checks and tests"
 	@echo "make test-kills            kill the journal's writer 300 times and look for every acknowledged row [KILLS=300]"
-	@echo "make convert DATA=DIR      train LCNN on both splits, convert, check, print the table [EPOCHS=50]"
-
 	@echo "make convert DATA=DIR      train on both splits, convert, check, print the table [MODELS=lcnn|all EPOCHS=50 JOBS=1"
 	@echo "                           CONVERT='--weights FILE --auto ...': options of mango-convert all]"
 	@echo "make bench-corruptions     corruption by corruption, beside the package's own speed"
@@ -50,7 +48,8 @@ ifeq ($(strip $(DATA)),)
 	$(DEVICE)/bin/mango-bench draw $(OUT)/demo/leaves
 endif
 	$(DEVICE)/bin/mango-edge info
-	$(DEVICE)/bin/mango-edge classify "$(PICTURES)" --top 1
+	$(DEVICE)/bin/mango-edge classify "$(PICTURES)" --csv > $(OUT)/demo/predictions.csv
+	@head -n 9 $(OUT)/demo/predictions.csv; echo "... all of them: $(OUT)/demo/predictions.csv"
 	$(DEVICE)/bin/mango-bench latency --pictures "$(PICTURES)" --min-time 5s --max-time 20s --out $(OUT)/demo/latency.json
 ifneq ($(strip $(DATA)),)
 	$(DEVICE)/bin/mango-bench robustness --data "$(DATA)" --images auto --corruptions none --out $(OUT)/demo/score.json
