@@ -21,8 +21,6 @@ help:
 	@echo "make demo DATA=DIR         the same with your photographs (one folder a class), scored"
 	@echo "make test                  install everything and run linters, type checks and tests"
 	@echo "make test-kills            kill the journal's writer 300 times and look for every acknowledged row [KILLS=300]"
-	@echo "make convert DATA=DIR      train LCNN on both splits, convert, check, print the table [EPOCHS=50]"
-
 	@echo "make convert DATA=DIR      train on both splits, convert, check, print the table [MODELS=lcnn|all EPOCHS=50 JOBS=1"
 	@echo "                           CONVERT='--weights FILE --auto ...': options of mango-convert all]"
 	@echo "make bench-corruptions     corruption by corruption, beside the package's own speed"
@@ -50,15 +48,16 @@ ifeq ($(strip $(DATA)),)
 	$(DEVICE)/bin/mango-bench draw $(OUT)/demo/leaves
 endif
 	$(DEVICE)/bin/mango-edge info
-	$(DEVICE)/bin/mango-edge classify "$(PICTURES)" --top 1
+	$(DEVICE)/bin/mango-edge classify "$(PICTURES)" --csv > $(OUT)/demo/predictions.csv
+	@head -n 9 $(OUT)/demo/predictions.csv; echo "... all of them: $(OUT)/demo/predictions.csv"
 	$(DEVICE)/bin/mango-bench latency --pictures "$(PICTURES)" --min-time 5s --max-time 20s --out $(OUT)/demo/latency.json
 ifneq ($(strip $(DATA)),)
-	$(DEVICE)/bin/mango-bench robustness --data "$(DATA)" --corruptions none --out $(OUT)/demo/score.json
+	$(DEVICE)/bin/mango-bench robustness --data "$(DATA)" --images auto --corruptions none --out $(OUT)/demo/score.json
 endif
 	$(DEVICE)/bin/mango-bench report $(OUT)/demo/latency.json $(if $(strip $(DATA)),$(OUT)/demo/score.json) --out $(OUT)/demo
 
 test: lint
-	$(DEV)/bin/python -m pytest
+	$(DEV)/bin/python -m pytest -n auto --dist worksteal
 
 test-kills: $(DEV)/ready
 	MANGO_KILLS=$(KILLS) $(DEV)/bin/python -m pytest -s tests/test_journal_kills.py
@@ -83,7 +82,7 @@ lock:
 	$(PYTHON) -m venv build/venv-lock
 	build/venv-lock/bin/python -m pip install --quiet uv
 	for set in device dev; do \
-	  extras=$$([ $$set = dev ] && echo "--extra dev" || echo "--extra bench --extra field"); \
+	  extras=$$([ $$set = dev ] && echo "--extra dev" || echo "--extra bench --extra field --extra mqtt"); \
 	  build/venv-lock/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-header \
 	    --no-annotate --upgrade --overrides requirements/overrides.txt $$extras pyproject.toml \
 	    requirements/imagecorruptions.in -o requirements/$$set.txt || exit 1; \

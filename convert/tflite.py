@@ -23,7 +23,7 @@ from edge.errors import InputError
 from edge.preprocessing import Pixels
 from edge.runtime import open_interpreter
 
-PER_CLASS = 25
+PER_CLASS = 50
 CALIBRATION_SEED = 7
 CALIBRATED = ("int8", "int16x8")
 """Precisions that measure the activations' ranges on pictures."""

@@ -76,6 +76,7 @@ class Capture(Generic[T]):
         self._wanted = not self._on_demand
         self._stopping = threading.Event()
         self._ended = False
+        self._opened = False
         self._error: BaseException | None = None
         self._beat = time.monotonic()
         # An outage: when it began (None: there is none), attempts since, when frames came again.
@@ -97,6 +98,11 @@ class Capture(Generic[T]):
                 # A source that waits for us, or for new files, is not hanging.
                 return time.monotonic() if self._thread.is_alive() else self._beat
         return self._beat
+
+    @property
+    def waits_for_files(self) -> bool:
+        """Whether the source is open and gives what there is when there is something: a watched folder."""
+        return self._opened and not self._source.live
 
     @property
     def lost_for(self) -> float:
@@ -162,6 +168,7 @@ class Capture(Generic[T]):
                 try:
                     self._beat = time.monotonic()
                     self._source.open()
+                    self._opened = True
                     self._take()
                     break
                 except SourceLostError as lost:

@@ -323,8 +323,8 @@ class _Beat:
         vitals.hangs = hangs
         if self._pulse is None:
             return
-        # A camera that is missing must not keep the service from being up: it waits for it.
-        if not self._ready and (vitals.frames or lost):
+        # A camera that is missing must not keep the service from being up, nor a watched folder without news.
+        if not self._ready and (vitals.frames or lost or self._capture.waits_for_files):
             self._pulse.ready()
             self._ready = True
         if not hangs and now - self._pinged >= self._every:

@@ -111,7 +111,9 @@ inside sh -c 'cd /mnt/pictures && exec mango-edge classify --json --top 100 .' >
 
 say "mango-bench robustness, a short one"
 if inside mango-bench robustness --help >/dev/null 2>&1; then
-  inside mango-bench robustness --data "/mnt/pictures/${data:+photographs}${data:-drawn}" --images all \
+  kind=drawn
+  [ -z "$data" ] || kind=photographs
+  inside mango-bench robustness --data "/mnt/pictures/$kind" --images all \
     --limit 8 --corruptions gaussian_noise,pixelate --severities 3 --out /root/robustness.json
 else
   leaves_out+=("mango-bench robustness (this checkout has no such command)")

@@ -199,7 +199,7 @@ def test_int8_takes_and_gives_bytes(model_files: dict[str, Path]) -> None:
     contract = read_contract(model_files["int8"])
     assert contract.input_tensor.dtype == contract.output_tensor.dtype == "uint8"
     assert contract.output_tensor.scale == 1 / 256
-    assert contract.calibration == {"images": 24, "per_class": 25, "seed": 7, "part": "training"}
+    assert contract.calibration == {"images": 24, "per_class": 50, "seed": 7, "part": "training"}
 
 
 def test_training_and_device_see_the_same_pixels(drawn: Dataset, model_files: dict[str, Path]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import logging
 import os
@@ -26,7 +27,8 @@ from test_source import write_video
 from bench.drawing import LABELS, draw_leaf
 from edge import runner
 from edge.capture import Retry
-from edge.classifier import Classifier
+from edge.classifier import DEFAULT_MODEL, Classifier
+from edge.contract import read_model, write_model
 from edge.decision import UNCERTAIN, Decision
 from edge.errors import InputError
 from edge.journal_reader import JournalReader
@@ -76,6 +78,21 @@ class Recorded:
 
     def stopping(self, text: str = "") -> bool:
         return self._say("stopping")
+
+
+@pytest.fixture(scope="module")
+def open_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped model without what leaves look like: drawings need not resemble photographs."""
+    model = read_model(DEFAULT_MODEL)
+    extra = {key: value for key, value in model.contract.extra.items() if key != "appearance"}
+    path = tmp_path_factory.mktemp("model") / "open.tflite"
+    write_model(path, model.flatbuffer, dataclasses.replace(model.contract, extra=extra))
+    return path
+
+
+@pytest.fixture(scope="module")
+def classifier(open_model: Path) -> Classifier:
+    return Classifier.open(open_model)
 
 
 @pytest.fixture
@@ -197,6 +214,19 @@ def test_a_hanging_source_silences_the_watchdog_and_is_logged_once(
     assert events(caplog).count("source-hangs") == 1
 
 
+def test_a_watched_folder_without_news_is_ready(classifier: Classifier, tmp_path: Path) -> None:
+    stop, pulse = Stop(), Recorded()
+    source = open_source(str(tmp_path), watch=True)
+    thread = threading.Thread(target=run, args=(source, classifier, ALONE, [], stop, pulse, 0.01))
+    thread.start()
+    deadline = time.monotonic() + 30
+    while "ready" not in pulse.said and time.monotonic() < deadline:
+        time.sleep(0.02)
+    stop.asked = True
+    thread.join(30)
+    assert pulse.said.count("ready") == 1
+
+
 def test_an_outage_keeps_the_watchdog_answered(classifier: Classifier) -> None:
     pulse = Recorded()
     until = time.monotonic() + 60
@@ -292,8 +322,10 @@ def test_the_page_shows_the_run_and_ends_with_it(tmp_path: Path, folder: Path) -
     assert process.returncode == 0
 
 
-def test_the_command_prints_decisions_and_names_bad_pictures(command: Command, folder: Path) -> None:
-    done = command("mango-edge", "run", "--source", folder, "--log-format", "json")
+def test_the_command_prints_decisions_and_names_bad_pictures(
+    command: Command, folder: Path, open_model: Path
+) -> None:
+    done = command("mango-edge", "run", "--source", folder, "--model", open_model, "--log-format", "json")
     assert done.returncode == 0
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["gate"] for line in lines] == [""] * 8 + ["dark", "torn"]

@@ -34,7 +34,7 @@ def tflite(
         list[str] | None, typer.Option(help="float32, float16, dynamic, int8 or int16x8; by default all.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the model files.")] = Path("build/models"),
-    per_class: Annotated[int, typer.Option(min=1, help="Calibration photographs of each class.")] = 25,
+    per_class: Annotated[int, typer.Option(min=1, help="Calibration photographs of each class.")] = 50,
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 7,
     max_drop: Annotated[
         float, typer.Option(min=0.0, help="Points of macro-F1 that quantisation may cost.")
