@@ -19,7 +19,7 @@ def field(
     model: Annotated[
         Path | None, typer.Option(help="Model file [default: the one that comes with the kit].")
     ] = None,
-    frames: Annotated[int, typer.Option(min=200, help="Frames of the memory run.")] = 20_000,
+    frames: Annotated[int, typer.Option(min=2000, help="Frames of the memory run.")] = 20_000,
     files: Annotated[int, typer.Option(min=20, help="Files of each rate round.")] = 1000,
     rounds: Annotated[int, typer.Option(min=1, help="Rate rounds, alternating with the bare network.")] = 5,
     seconds: Annotated[float, typer.Option(min=5.0, help="Length of the run at one frame a second.")] = 60.0,
