@@ -15,22 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edge.thermal import THROTTLE_BITS, parse_throttled
+
 Reading = dict[str, Any]
 """{"value": ..., "source": where it was read} or {"value": None, "reason": why there is none}."""
 
 VideoCore = Callable[[Sequence[str]], str]
 """Runs `vcgencmd` with arguments and returns its output; raises OSError where it cannot."""
-
-THROTTLE_BITS = {
-    0: "under-voltage",
-    1: "frequency capped",
-    2: "throttled",
-    3: "soft temperature limit",
-}
-"""Meaning of the flags of `vcgencmd get_throttled`; bit + 16 says that it happened since the board started.
-
-Source: Raspberry Pi documentation, "vcgencmd get_throttled".
-"""
 
 BUSY = 0.1
 """Cores that other programs may use while a measurement runs before the machine counts as busy."""
@@ -249,15 +240,6 @@ def board_name(machine: Mapping[str, Any]) -> str:
         if value:
             return str(value)
     return "unknown machine"
-
-
-def parse_throttled(text: str) -> int:
-    """The flags in the output of `vcgencmd get_throttled` ("throttled=0x50005") or in its sysfs file ("50005").
-
-    Raises:
-        ValueError: it is neither.
-    """
-    return int(text.strip().split("=")[-1], 16)
 
 
 def _names(bits: int) -> list[str]:

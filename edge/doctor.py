@@ -26,7 +26,7 @@ from edge.model_store import ATTEMPTS, damage, read_status
 from edge.runtime import INSTALL_HINT, RUNTIMES, load_runtime
 from edge.source import open_source, public_name
 from edge.source.frame import SourceLostError
-from edge.thermal import read_temperature
+from edge.thermal import THROTTLE_BITS, parse_throttled, read_temperature
 
 OK, WARN, FAIL, UNKNOWN = "ok", "warn", "fail", "unknown"
 
@@ -43,8 +43,6 @@ HOT, TOO_HOT = 70.0, 80.0
 FRAME_S = 15.0
 """Time that the source has for its first frame."""
 
-FLAGS = {0: "under-voltage", 1: "frequency capped", 2: "throttled", 3: "soft temperature limit"}
-"""Bits of `vcgencmd get_throttled`; the same 16 higher: since the board started (Raspberry Pi documentation)."""
 
 Command = Callable[[Sequence[str]], str]
 """Runs a program and returns what it printed; raises OSError where it is missing or fails."""
@@ -156,8 +154,8 @@ def power(device: Device) -> Check:
                 name, UNKNOWN, f"throttling and voltage are not shown here ({error.strerror or error})"
             )
         flags, source = int(alarm), "hwmon rpi_volt"
-    now = [text for bit, text in FLAGS.items() if flags >> bit & 1]
-    since = [text for bit, text in FLAGS.items() if flags >> bit + 16 & 1 and text not in now]
+    now = [text for bit, text in THROTTLE_BITS.items() if flags >> bit & 1]
+    since = [text for bit, text in THROTTLE_BITS.items() if flags >> bit + 16 & 1 and text not in now]
     found = "; ".join(
         ([f"now: {', '.join(now)}"] if now else []) + ([f"since start: {', '.join(since)}"] if since else [])
     )
@@ -165,7 +163,7 @@ def power(device: Device) -> Check:
     cool = "give the board a heat sink, shade and air"
     advice = "; ".join(
         text
-        for text, bits in ((supply, ("under-voltage",)), (cool, tuple(FLAGS.values())[1:]))
+        for text, bits in ((supply, ("under-voltage",)), (cool, tuple(THROTTLE_BITS.values())[1:]))
         if any(bit in (*now, *since) for bit in bits)
     )
     if "under-voltage" in now or "throttled" in now:
@@ -450,14 +448,14 @@ def _throttle_flags(device: Device) -> tuple[int, str]:
     if device.command is not None:
         try:
             answer = device.command(["vcgencmd", "get_throttled"])
-            return int(answer.strip().partition("=")[2], 16), "vcgencmd get_throttled"
+            return parse_throttled(answer), "vcgencmd get_throttled"
         except OSError as error:
             problem = error
         except ValueError:
             problem = OSError(5, "vcgencmd get_throttled says nothing that is understood")
     for path in device.root.glob("sys/devices/platform/soc*/soc*:firmware/get_throttled"):
         try:
-            return int(path.read_text().strip(), 16), "sysfs get_throttled"
+            return parse_throttled(path.read_text()), "sysfs get_throttled"
         except (OSError, ValueError):
             continue
     raise problem

@@ -1,4 +1,4 @@
-"""The processor's temperature, as Linux tells it."""
+"""The processor's temperature, as Linux tells it, and what a Raspberry Pi says of throttling."""
 
 from __future__ import annotations
 
@@ -6,6 +6,17 @@ import time
 from pathlib import Path
 
 ZONES = Path("/sys/class/thermal")
+
+THROTTLE_BITS = {
+    0: "under-voltage",
+    1: "frequency capped",
+    2: "throttled",
+    3: "soft temperature limit",
+}
+"""Meaning of the flags of `vcgencmd get_throttled`; bit + 16 says that it happened since the board started.
+
+Source: Raspberry Pi documentation, "vcgencmd get_throttled".
+"""
 
 _CPU_NAMES = ("cpu", "soc", "x86_pkg_temp")
 _EVERY_S = 5.0
@@ -43,3 +54,12 @@ class Thermometer:
         if now - self._at >= _EVERY_S:
             self._at, self._celsius = now, read_temperature(self._zones)
         return self._celsius
+
+
+def parse_throttled(text: str) -> int:
+    """The flags in the output of `vcgencmd get_throttled` ("throttled=0x50005") or in its sysfs file ("50005").
+
+    Raises:
+        ValueError: it is neither.
+    """
+    return int(text.strip().split("=")[-1], 16)

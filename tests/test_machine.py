@@ -18,10 +18,10 @@ from bench.machine import (
     notes,
     observe,
     other_load,
-    parse_throttled,
     record,
     suspicions,
 )
+from edge.thermal import parse_throttled
 
 CPU = "sys/devices/system/cpu/cpu"
 

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from bench.latency import STAGES
-from bench.machine import THROTTLE_BITS, board_name
+from bench.machine import board_name
 from bench.operator_profile import by_kind
 from bench.plot import MARKERS, PALETTE, new_figure, to_svg
 from bench.result import Entry
 from bench.sample import milliseconds, percentile, unpack
 from bench.section import Cell, Figure, Section, Table
+from edge.thermal import THROTTLE_BITS
 
 _STEPS = ("interpreter", "import", "load", "allocate", "prepare", "first invoke", "answer")
 
