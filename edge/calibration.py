@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from edge.classifier import Prediction
 from edge.contract import Contract
 from edge.errors import InputError
 
@@ -61,6 +62,16 @@ def rescale(probabilities: npt.ArrayLike, temperature: float, floor: float) -> n
     powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
     scaled: npt.NDArray[np.float64] = powers / powers.sum(axis=-1, keepdims=True)
     return scaled
+
+
+def calibrated(prediction: Prediction, contract: Contract) -> Prediction:
+    """The same prediction with the probabilities that the model's calibration makes of them; the order stays.
+
+    Raises:
+        InputError: as `calibration_of`.
+    """
+    values = rescale(prediction.probabilities, calibration_of(contract).temperature, floor_of(contract))
+    return replace(prediction, probabilities=tuple(float(value) for value in values))
 
 
 _OUT_OF_RANGE = "temperature or threshold out of range; make them again with: mango-convert calibrate"

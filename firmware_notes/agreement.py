@@ -1,7 +1,8 @@
 """Do two machines give the same predictions? Compares two outputs of `mango-edge classify --json --top 100`.
 
-python agreement.py ONE.json OTHER.json STEP: labels must be equal, probabilities within STEP (one quantisation step
-of the model's output). Exit status 1 where they are not, 2 where the files cannot be compared.
+python agreement.py ONE.json OTHER.json STEP: labels must be equal, the network's own probabilities (before
+calibration) within STEP, one quantisation step of its output. Exit status 1 where they are not, 2 where the files
+cannot be compared.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ def compare(one: dict[str, Any], other: dict[str, Any], step: float) -> tuple[in
     largest, problems = 0.0, []
     for path, result in first.items():
         here, there = (
-            {entry["label"]: entry["probability"] for entry in side["top"]} for side in (result, second[path])
+            {entry["label"]: entry["uncalibrated"] for entry in side["top"]}
+            for side in (result, second[path])
         )
         if here.keys() != there.keys():
             raise ValueError(f"{path}: the labels are not the same ones")

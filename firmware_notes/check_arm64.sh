@@ -68,7 +68,7 @@ fi
 say "wheels for $suite"
 wheels=$out/wheels-$suite
 PYTHON=$bin/python bash "$here/firmware_notes/wheels.sh" "$suite" "$wheels" \
-  pytest iniconfig pluggy hypothesis sortedcontainers paho-mqtt
+  pytest iniconfig pluggy hypothesis sortedcontainers
 
 # The files that a user would copy to the board: what git knows, and the model even before it is committed.
 rm -rf "$root/root/kit" && mkdir -p "$root/root/kit" "$root/mnt/wheels" "$root/mnt/pictures"
@@ -137,7 +137,7 @@ fi
 
 say "tests that need neither TensorFlow nor a browser"
 inside /opt/mango-edge/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-index \
-  --find-links /mnt/wheels pytest iniconfig pluggy hypothesis sortedcontainers paho-mqtt
+  --find-links /mnt/wheels pytest iniconfig pluggy hypothesis sortedcontainers
 # By name: what else there is needs TensorFlow, a browser, ffmpeg or a broker, or kills processes by the hundred.
 tests=()
 for name in agreement classifier classify_command contract preprocessing score split time_baseline golden signature \

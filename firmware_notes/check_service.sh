@@ -92,7 +92,7 @@ cat >"$stage/out/check.sh" <<'END'
 wrong=0
 expect() { if eval "$2"; then echo "ok    $1"; else echo "FAIL  $1"; wrong=1; fi; }
 value() { systemctl show mango-edge --property="$1" --value; }
-# A watched folder stands for the camera: a new picture every second.
+# A watched folder stands for the camera: a new picture every second, so that there is always something to decide.
 leaf=$(find /opt/mango-edge/leaves -type f | head -n 1)
 (
   while sleep 1; do

@@ -18,7 +18,11 @@ def predictions(*pictures: tuple[str, str, dict[str, float]]) -> dict[str, Any]:
     return {
         "runtime": "ai-edge-litert 2.3.0",
         "results": [
-            {"path": path, "label": label, "top": [{"label": n, "probability": p} for n, p in values.items()]}
+            {
+                "path": path,
+                "label": label,
+                "top": [{"label": n, "uncalibrated": p} for n, p in values.items()],
+            }
             for path, label, values in pictures
         ],
     }

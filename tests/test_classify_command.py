@@ -14,6 +14,8 @@ from conftest import Command
 from PIL import Image
 
 from bench.drawing import draw_samples
+from edge.classifier import DEFAULT_MODEL
+from edge.contract import read_model
 from edge.preprocessing import Pixels
 
 
@@ -63,7 +65,7 @@ def test_csv_has_a_row_for_each_picture(command: Command, folder: Path) -> None:
     done = command("mango-edge", "classify", folder / "good.PNG", folder / "sub", "--csv", "--top", 2)
     rows = list(csv.reader(io.StringIO(done.stdout)))
     assert done.returncode == 0
-    assert rows[0] == ["path", "label_1", "probability_1", "label_2", "probability_2"]
+    assert rows[0] == ["path", "label_1", "probability_1", "label_2", "probability_2", "uncertain"]
     assert [Path(row[0]).name for row in rows[1:]] == ["good.PNG", "Blatt ü.jpeg"]
 
 
@@ -139,3 +141,21 @@ def test_drawn_samples_are_the_same_bytes_for_the_same_seed(tmp_path: Path) -> N
     assert first == again != other
     assert len(first) == 8
     assert np.asarray(Image.open(io.BytesIO(first[0]))).shape == (240, 320, 3)
+
+
+def test_probabilities_are_calibrated_as_the_field_runner_s_are(command: Command, tmp_path: Path) -> None:
+    draw_samples(tmp_path, 1)
+    values = json.loads(command("mango-edge", "classify", tmp_path, "--json", "--top", 8).stdout)
+    extra = read_model(DEFAULT_MODEL).contract.extra
+    assert values["calibration"] == {name: extra[name] for name in ("temperature", "uncertain_below")}
+    lines = command("mango-edge", "classify", tmp_path).stdout.splitlines()
+    assert len(lines) == len(values["results"]) > 0
+    for result, line in zip(values["results"], lines, strict=True):
+        # Softmax of log p / T is p to the power of 1 / T over the sum of these; 0 stands for half a step of 1/256.
+        powers = [
+            max(entry["uncalibrated"], 1 / 512) ** (1 / extra["temperature"]) for entry in result["top"]
+        ]
+        expected = [power / sum(powers) for power in powers]
+        assert [entry["probability"] for entry in result["top"]] == pytest.approx(expected, abs=2e-5)
+        assert result["uncertain"] == (expected[0] < extra["uncertain_below"])
+        assert line.endswith("(uncertain)") == result["uncertain"]

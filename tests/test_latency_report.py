@@ -74,6 +74,12 @@ def test_no_model_is_recommended_when_none_was_trained() -> None:
     assert any("no trained model was timed" in line for line in overview(alone).paragraphs)
 
 
+def test_a_first_screen_without_a_model_has_no_empty_table() -> None:
+    first = overview([])
+    assert first.tables == ()
+    assert first.paragraphs == ("Nothing was timed and no robustness was measured in these results.",)
+
+
 def test_suspect_runs_are_marked_everywhere(entries: list[Entry], part: Section) -> None:
     first = overview(entries)
     assert any("Raspberry Pi 3" in warning and "1 of 1 runs" in warning for warning in first.warnings)

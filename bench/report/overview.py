@@ -100,18 +100,20 @@ def overview(entries: Sequence[Entry]) -> Section:
     rows = [line.cells for line in found]
     # A column that nobody measured only pushes the others off a phone's screen.
     filled = [any(row[column] is not None for row in rows) for column in range(len(COLUMNS))]
-    table = Table(
-        "Every model on every board",
-        tuple(name for name, kept in zip(COLUMNS, filled, strict=True) if kept),
-        [[cell for cell, kept in zip(row, filled, strict=True) if kept] for row in rows],
-        _note(found),
+    tables = (
+        Table(
+            "Every model on every board",
+            tuple(name for name, kept in zip(COLUMNS, filled, strict=True) if kept),
+            [[cell for cell, kept in zip(row, filled, strict=True) if kept] for row in rows],
+            _note(found),
+        ),
     )
     figure = _pareto(found)
     return Section(
         title="At a glance",
         anchor="overview",
         paragraphs=tuple(_answers(entries, found)),
-        tables=(table,),
+        tables=tables if rows else (),
         figures=() if figure is None else (figure,),
         warnings=tuple(_suspects(found)),
     )

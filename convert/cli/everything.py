@@ -9,41 +9,42 @@ from typing import Annotated, Any
 import typer
 
 from convert.cli.app import app
+from convert.cli.options import (
+    Auto,
+    Batch,
+    Data,
+    FineTuningRate,
+    HeadEpochs,
+    Layers,
+    LearningRate,
+    MaxDrop,
+    MinAgreement,
+    PerClass,
+    Precision,
+    Weights,
+    known_precisions,
+)
 
 
 @app.command(name="all")
 def everything(
     models: Annotated[list[str], typer.Argument(help="Networks, for example lcnn resnet50; or all.")],
-    data: Annotated[Path, typer.Option(help="Folder with one folder of photographs for each class.")],
+    data: Data,
     out: Annotated[Path, typer.Option(help="Folder for splits, checkpoints and model files.")] = Path(
         "build/convert"
     ),
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of each training.")] = 50,
-    batch: Annotated[int, typer.Option(min=1, help="Photographs in a batch.")] = 32,
-    learning_rate: Annotated[float, typer.Option(min=0.0, help="Adam's step size.")] = 1e-3,
-    weights: Annotated[
-        str | None, typer.Option(help="imagenet, none, or a file; by default imagenet, for lcnn none.")
-    ] = None,
-    layers: Annotated[
-        str | None, typer.Option(help="all or head; by default head on loaded weights, else all.")
-    ] = None,
-    head_epochs: Annotated[
-        int, typer.Option(min=0, help="With --layers all: so many epochs train the head alone first.")
-    ] = 0,
-    fine_tuning_rate: Annotated[float, typer.Option(min=0.0, help="Adam's step size after those.")] = 1e-5,
-    precision: Annotated[
-        list[str] | None, typer.Option(help="float32, float16, dynamic, int8 or int16x8; by default all.")
-    ] = None,
-    per_class: Annotated[int, typer.Option(min=1, help="Calibration photographs of each class.")] = 50,
-    max_drop: Annotated[
-        float, typer.Option(min=0.0, help="Points of macro-F1 that quantisation may cost.")
-    ] = 1.0,
-    min_agreement: Annotated[
-        float, typer.Option(min=0.0, max=100.0, help="Percent of labels that must be float's.")
-    ] = 98.0,
-    auto: Annotated[
-        bool, typer.Option(help="Where int8 fails, write the first variant that passes.")
-    ] = False,
+    batch: Batch = 32,
+    learning_rate: LearningRate = 1e-3,
+    weights: Weights = None,
+    layers: Layers = None,
+    head_epochs: HeadEpochs = 0,
+    fine_tuning_rate: FineTuningRate = 1e-5,
+    precision: Precision = None,
+    per_class: PerClass = 50,
+    max_drop: MaxDrop = 1.0,
+    min_agreement: MinAgreement = 98.0,
+    auto: Auto = False,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Trainings side by side.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of splits, weights and order.")] = 7,
 ) -> None:
@@ -60,13 +61,9 @@ def everything(
     from convert.gate import Gate
     from convert.split import KINDS, make_split, write_split
     from edge.console import FAILED, complain
-    from edge.contract import PRECISIONS
     from edge.errors import InputError
 
-    wanted = precision or list(PRECISIONS)
-    for name in wanted:
-        if name not in PRECISIONS:
-            raise InputError(f"precision {name!r} is not known; choose {', '.join(PRECISIONS)}")
+    wanted = known_precisions(precision)
     dataset = index(data)
     describe(dataset)
     from convert.model_file import make_trained, share_scores

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from convert.cli.app import app
+from convert.cli.options import Auto, MaxDrop, MinAgreement, PerClass, Precision, known_precisions
 
 
 @app.command()
@@ -30,21 +31,13 @@ def tflite(
         str, typer.Option(help="What your own model takes: rgb (0..255), unit (0..1), tf (-1..1) or caffe.")
     ] = "rgb",
     split: Annotated[str, typer.Option(help="The split it was trained on.")] = "burst",
-    precision: Annotated[
-        list[str] | None, typer.Option(help="float32, float16, dynamic, int8 or int16x8; by default all.")
-    ] = None,
+    precision: Precision = None,
     out: Annotated[Path, typer.Option(help="Folder for the model files.")] = Path("build/models"),
-    per_class: Annotated[int, typer.Option(min=1, help="Calibration photographs of each class.")] = 50,
+    per_class: PerClass = 50,
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 7,
-    max_drop: Annotated[
-        float, typer.Option(min=0.0, help="Points of macro-F1 that quantisation may cost.")
-    ] = 1.0,
-    min_agreement: Annotated[
-        float, typer.Option(min=0.0, max=100.0, help="Percent of labels that must be float's.")
-    ] = 98.0,
-    auto: Annotated[
-        bool, typer.Option(help="Where int8 fails, write the first variant that passes.")
-    ] = False,
+    max_drop: MaxDrop = 1.0,
+    min_agreement: MinAgreement = 98.0,
+    auto: Auto = False,
 ) -> None:
     """Convert to model files with contracts and cards, and compare each with Keras on the test part.
 
@@ -55,12 +48,9 @@ def tflite(
     from convert.gate import Gate
     from convert.split import open_split
     from edge.console import complain
-    from edge.contract import PRECISIONS
     from edge.errors import InputError
 
-    for name in precision or ():
-        if name not in PRECISIONS:
-            raise InputError(f"precision {name!r} is not known; choose {', '.join(PRECISIONS)}")
+    asked = known_precisions(precision)
     foreign = source.suffix in (".keras", ".h5", ".hdf5") or (source / "saved_model.pb").exists()
     if foreign and labels is None:
         raise InputError(f"{source}: a model of your own needs --labels, in the order of its output")
@@ -82,7 +72,7 @@ def tflite(
         if convention not in CONVENTIONS:
             raise InputError(f"convention {convention!r} is not known; choose {', '.join(CONVENTIONS)}")
         names = read_labels(labels)
-        wanted = precision or [name for name in PRECISIONS if dataset is not None or name not in CALIBRATED]
+        wanted = [name for name in asked if precision or dataset is not None or name not in CALIBRATED]
         if dataset is None and not precision:
             complain(f"without --data there is nothing to calibrate on: making {', '.join(wanted)} only")
         model = adopt(source, names, convention)
@@ -102,7 +92,7 @@ def tflite(
             chosen,
             schedule,
             spec,
-            precision or PRECISIONS,
+            asked,
             out,
             per_class,
             complain,

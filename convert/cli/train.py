@@ -8,32 +8,27 @@ from typing import Annotated
 import typer
 
 from convert.cli.app import app
+from convert.cli.options import Batch, Data, FineTuningRate, HeadEpochs, Layers, LearningRate, Weights
 
 
 @app.command()
 def train(
     architecture: Annotated[str, typer.Argument(help="Network to train; see mango-convert models.")],
-    data: Annotated[Path, typer.Option(help="Folder with one folder of photographs for each class.")],
+    data: Data,
     split: Annotated[str, typer.Option(help="random, burst, or a split file (.json).")] = "burst",
     out: Annotated[
         Path | None, typer.Option(help="Folder for checkpoints [default: build/train/NETWORK-SPLIT].")
     ] = None,
-    weights: Annotated[
-        str | None, typer.Option(help="imagenet, none, or a file; by default imagenet, for lcnn none.")
-    ] = None,
+    weights: Weights = None,
     head: Annotated[str | None, typer.Option(help="Another head than the default one.")] = None,
-    layers: Annotated[
-        str | None, typer.Option(help="all or head; by default head on loaded weights, else all.")
-    ] = None,
-    head_epochs: Annotated[
-        int, typer.Option(min=0, help="With --layers all: so many epochs train the head alone first.")
-    ] = 0,
-    fine_tuning_rate: Annotated[float, typer.Option(min=0.0, help="Adam's step size after those.")] = 1e-5,
+    layers: Layers = None,
+    head_epochs: HeadEpochs = 0,
+    fine_tuning_rate: FineTuningRate = 1e-5,
     epochs: Annotated[
         int, typer.Option(min=1, help="Epochs; a finished training goes on when given more.")
     ] = 50,
-    batch: Annotated[int, typer.Option(min=1, help="Photographs in a batch.")] = 32,
-    learning_rate: Annotated[float, typer.Option(min=0.0, help="Adam's step size.")] = 1e-3,
+    batch: Batch = 32,
+    learning_rate: LearningRate = 1e-3,
     seed: Annotated[int, typer.Option(help="Seed of weights, order and split.")] = 7,
 ) -> None:
     """Train, keeping the epoch with the best macro-F1 on the validation part.

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from convert.cli.app import app
+from convert.cli.options import PerClass, Precision, known_precisions
 
 
 @app.command()
@@ -17,9 +18,9 @@ def untrained(
     out: Annotated[Path, typer.Option(help="Folder for the model files and the table.")] = Path(
         "build/untrained"
     ),
-    precision: Annotated[list[str] | None, typer.Option(help="By default all five.")] = None,
+    precision: Precision = None,
     size: Annotated[int, typer.Option(min=32, max=1024, help="Input pixels a side.")] = 224,
-    per_class: Annotated[int, typer.Option(min=1, help="Calibration photographs of each class.")] = 4,
+    per_class: PerClass = 4,
     check: Annotated[int, typer.Option(min=8, help="Test photographs to compare with Keras on.")] = 64,
     seed: Annotated[int, typer.Option(help="Seed of weights and split.")] = 7,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Models side by side.")] = 1,
@@ -33,14 +34,10 @@ def untrained(
     from convert.dataset import index
     from convert.summary import choose_models, cost_table, write_tables
     from edge.console import FAILED, complain
-    from edge.contract import PRECISIONS
     from edge.errors import InputError
 
     names = choose_models(models)
-    wanted = precision or list(PRECISIONS)
-    for name in wanted:
-        if name not in PRECISIONS:
-            raise InputError(f"precision {name!r} is not known; choose {', '.join(PRECISIONS)}")
+    wanted = known_precisions(precision)
     index(data)
     tasks = [
         {

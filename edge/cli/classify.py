@@ -29,9 +29,12 @@ def classify(
 ) -> None:
     """Classify pictures: JPEG, PNG, WebP, BMP or TIFF of any size and orientation.
 
+    Probabilities are calibrated where the model carries a calibration, as the field runner's are, and a picture
+    whose best class stays below the model's threshold is marked uncertain.
     A picture that cannot be read is named on standard error and the others are still classified; the exit
     status is then 1.
     """
+    from edge.calibration import calibrated, calibration_of
     from edge.classifier import Classifier, Prediction
     from edge.console import FAILED, complain, progress
     from edge.errors import InputError
@@ -40,9 +43,10 @@ def classify(
     if as_json and as_csv:
         raise InputError("--json and --csv exclude each other; give one of them")
     classifier = Classifier.open(model, runtime, threads)
+    calibration = calibration_of(classifier.contract)
     count = min(top, len(classifier.contract.labels))
     found = find_photographs(paths)
-    results: list[tuple[Path, Prediction]] = []
+    results: list[tuple[Path, Prediction, Prediction]] = []
     problems = list(found.problems)
     for _, message in problems:
         complain(f"error: {message}")
@@ -51,36 +55,50 @@ def classify(
     table = csv.writer(sys.stdout, lineterminator="\n")
     if as_csv:
         columns = [name for rank in range(1, count + 1) for name in (f"label_{rank}", f"probability_{rank}")]
-        table.writerow(["path", *columns])
+        table.writerow(["path", *columns, "uncertain"])
     with progress("classifying", len(found.paths)) as step:
         for path in found.paths:
             step()
             try:
-                prediction = classifier.classify_path(path)
+                raw = classifier.classify_path(path)
             except InputError as error:
                 problems.append((str(path), str(error)))
                 complain(f"error: {error}")
                 continue
+            prediction = calibrated(raw, classifier.contract)
             ranked = prediction.top(count)
+            doubt = calibration.measured and ranked[0][1] < calibration.uncertain_below
             if as_csv:
-                table.writerow([path, *(cell for label, p in ranked for cell in (label, f"{p:.4f}"))])
+                cells = [cell for label, p in ranked for cell in (label, f"{p:.4f}")]
+                table.writerow([path, *cells, ("yes" if doubt else "no") if calibration.measured else ""])
             elif as_json:
-                results.append((path, prediction))
+                results.append((path, raw, prediction))
             else:
-                typer.echo(f"{path}: " + ", ".join(f"{label} {p:.1%}" for label, p in ranked))
+                shown = ", ".join(f"{label} {p:.1%}" for label, p in ranked)
+                typer.echo(f"{path}: {shown}{' (uncertain)' if doubt else ''}")
     if as_json:
         values = {
             "model": {"path": str(classifier.model.path), "digest": classifier.model.digest},
             "runtime": str(classifier.runtime),
+            "calibration": {
+                "temperature": calibration.temperature,
+                "uncertain_below": calibration.uncertain_below,
+            }
+            if calibration.measured
+            else None,
             "results": [
                 {
                     "path": str(path),
                     "label": prediction.label,
+                    "uncertain": max(prediction.probabilities) < calibration.uncertain_below
+                    if calibration.measured
+                    else None,
                     "top": [
-                        {"label": label, "probability": round(p, 6)} for label, p in prediction.top(count)
+                        {"label": label, "probability": round(p, 6), "uncalibrated": round(output, 6)}
+                        for (label, p), (_, output) in zip(prediction.top(count), raw.top(count), strict=True)
                     ],
                 }
-                for path, prediction in results
+                for path, raw, prediction in results
             ],
             "errors": [{"path": path, "message": message} for path, message in problems],
         }
