@@ -113,6 +113,30 @@ def test_a_row_takes_little_room(folder: Path) -> None:
     assert (folder / DATABASE).stat().st_size / 5000 < 160
 
 
+def transactions(folder: Path) -> int:
+    """Commits in the write-ahead log: 32 bytes, then frames of 24 and a page; a commit's frame tells the new size."""
+    log = (folder / f"{DATABASE}-wal").read_bytes()
+    step = 24 + int.from_bytes(log[8:12], "big")
+    return sum(log[at + 4 : at + 8] != bytes(4) for at in range(32, len(log), step))
+
+
+def test_quick_decisions_share_transactions_and_one_that_is_waited_for_comes_at_once(folder: Path) -> None:
+    with open_journal(folder) as journal:
+        journal.record(SURE)
+        before, begun = transactions(folder), time.monotonic()
+        futures = []
+        for number in range(60):
+            futures.append(journal.submit(dataclasses.replace(SURE, frame_number=number)))
+            time.sleep(0.005)
+        assert futures[-1].result() == 61
+        quick = transactions(folder) - before
+        # One each tenth of a second, and the two ends; not one for each of the sixty.
+        assert 1 <= quick <= (time.monotonic() - begun) / 0.1 + 2
+        for number in range(5):
+            journal.record(dataclasses.replace(SURE, frame_number=number))
+        assert transactions(folder) - before - quick == 5
+
+
 def test_decisions_of_many_threads_are_all_stored_once(folder: Path) -> None:
     acknowledged: list[tuple[int, int]] = []
 
