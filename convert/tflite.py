@@ -16,7 +16,7 @@ import numpy as np
 
 from convert.backend import keras, quiet, tf
 from convert.dataset import Dataset, Photograph
-from convert.split import Split, part_of
+from convert.split import Split, identity, part_of
 from edge.classifier import tensor_of
 from edge.contract import PRECISIONS, Tensor
 from edge.errors import InputError
@@ -38,15 +38,18 @@ def representative_photographs(
 ) -> tuple[Photograph, ...]:
     """Draw the representative data set: `per_class` photographs of each class, of the training part alone.
 
-    Another `part` is for checks that need no more than some photographs of each class.
+    Another `part` is for checks that need no more than some photographs of each class. A class that the split leaves
+    out altogether is left out here too.
 
     Raises:
-        InputError: a class has no photograph in that part.
+        InputError: a class of the split has no photograph in that part.
     """
     generator = np.random.default_rng(seed)
     training = part_of(split, dataset, part)
     chosen: list[Photograph] = []
-    for label in dataset.labels:
+    everywhere = {name for names in split.parts.values() for name in names}
+    covered = {photograph.label for photograph in dataset.photographs if identity(photograph) in everywhere}
+    for label in (label for label in dataset.labels if label in covered):
         members = sorted(
             (photo for photo in training if photo.label == label), key=lambda photo: photo.digest
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ from conftest import ROOT, Command
 
 from bench.drawing import draw_samples
 from convert.dataset import Dataset, index
-from convert.split import random_split
+from convert.split import identity, random_split
 from edge.classifier import Classifier
 from edge.contract import read_contract, read_model
 from edge.errors import InputError
@@ -169,6 +170,20 @@ def test_calibration_takes_training_photographs_alone(drawn: Dataset) -> None:
     assert [photograph.label for photograph in chosen] == [label for label in drawn.labels for _ in range(2)]
     assert {photograph.digest[:16] for photograph in chosen} <= set(split.parts["training"])
     assert chosen == representative_photographs(drawn, split, per_class=2)
+
+
+def test_the_representative_set_has_the_classes_of_the_split_and_needs_each_in_training(
+    drawn: Dataset,
+) -> None:
+    of_label = {identity(photograph): photograph.label for photograph in drawn.photographs}
+    split = random_split(drawn)
+    part, whole = drawn.labels[:4], drawn.labels[1:]
+    four = {name: tuple(i for i in ids if of_label[i] in part) for name, ids in split.parts.items()}
+    chosen = representative_photographs(drawn, dataclasses.replace(split, parts=four), per_class=2)
+    assert [photograph.label for photograph in chosen] == [label for label in part for _ in range(2)]
+    untrained = split.parts | {"training": tuple(i for i in split.parts["training"] if of_label[i] in whole)}
+    with pytest.raises(InputError, match=f"class {drawn.labels[0]} has no training photograph"):
+        representative_photographs(drawn, dataclasses.replace(split, parts=untrained), per_class=2)
 
 
 def test_the_same_weights_convert_to_the_same_bytes(
