@@ -39,7 +39,7 @@ def render(model: ModelFile) -> str:
 
 def _summary(model: ModelFile, contract: Contract) -> list[str]:
     return [
-        f"{contract.architecture}, {contract.precision}: {len(contract.labels)} classes of mango leaves.",
+        f"{contract.architecture}, {contract.precision}: {len(contract.labels)} classes.",
         "" if contract.training is not None else "**Never trained: its answers mean nothing.**",
         f"- size: {contract.flatbuffer_bytes:,} bytes",
         f"- parameters: {contract.parameters:,}",
@@ -105,10 +105,12 @@ def _scores(contract: Contract) -> list[str]:
         "Of each split the test part; the other split's row is the sister model's that was trained on it. The time"
         " baseline is a random forest that sees the capture time alone: near it, an accuracy proves little.",
         "",
-        "| split | images | accuracy | macro-F1 | float macro-F1 | agreement with float | largest difference"
-        " | time baseline accuracy, macro-F1 |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        "| split | images | accuracy | macro-F1 | Keras accuracy | Keras macro-F1 | agreement with Keras"
+        " | largest difference | time baseline accuracy, macro-F1 |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
+    if contract.training is not None and not contract.training.data_digest:
+        lines.insert(0, "**It may have been trained on these photographs: a score may flatter it.**\n")
     own = own_score(contract)
     for score in contract.scores:
         baseline = score.time_baseline
@@ -116,8 +118,8 @@ def _scores(contract: Contract) -> list[str]:
         sister = "" if score is own else " (sister model)"
         lines.append(
             f"| {score.split}, seed {score.seed}, {score.part}{sister} | {score.images} | {score.accuracy:.4f}"
-            f" | {score.macro_f1:.4f} | {score.keras_macro_f1:.4f} | {score.agreement:.4f}"
-            f" | {score.largest_difference:.4f} | {known} |"
+            f" | {score.macro_f1:.4f} | {score.keras_accuracy:.4f} | {score.keras_macro_f1:.4f}"
+            f" | {score.agreement:.4f} | {score.largest_difference:.4f} | {known} |"
         )
     for score in contract.scores:
         lines += ["", *_classes(score, score is own)]

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
+from edge.console import without_bars
 from edge.errors import InputError
 
 Result = TypeVar("Result")
 
 RANDOM = "random-weights"
+
+_GRACE_S = 5.0  # for temporary files to be removed; a conversion in the middle of a pass does not hear of it
 
 
 @dataclass
@@ -63,11 +68,13 @@ def side_by_side(
     """Call `work(**task)` for each task in a fresh process, `jobs` at a time; results in the tasks' order.
 
     A fresh process each: what one conversion leaves in memory does not add to the next one's. A task that
-    cannot be done yields its error, and the others go on.
+    cannot be done yields its error, and the others go on. When the caller is interrupted, or wants no more, the
+    processes are ended.
     """
 
     def one(task: dict[str, Any]) -> Result | InputError:
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        context = get_context("spawn")
+        with ProcessPoolExecutor(1, context, _begin, (jobs == 1,)) as pool:
             try:
                 return pool.submit(work, **task).result()
             except InputError as error:
@@ -79,12 +86,31 @@ def side_by_side(
                 )
 
     threads = ThreadPoolExecutor(max(1, jobs))
+    futures = [threads.submit(one, task) for task in tasks]
     try:
-        for future in [threads.submit(one, task) for task in tasks]:
+        for future in futures:
             yield future.result()
+    except BaseException:
+        # The tasks that wait must not start, and those that run might take another hour.
+        threads.shutdown(wait=False, cancel_futures=True)
+        while not all(future.done() for future in futures):
+            # Again and again: a process may just be starting.
+            for child in active_children():
+                child.terminate()
+                child.join(_GRACE_S)
+                child.kill()
+            time.sleep(0.05)
+        raise
     finally:
-        # After an interruption the tasks that wait must not start.
-        threads.shutdown(cancel_futures=True)
+        threads.shutdown()
+
+
+def _begin(bars: bool) -> None:
+    """Make a fresh process ready: an interruption is its parent's affair, and when that ends it, it tidies up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    if not bars:
+        without_bars()
 
 
 def write_untrained(
@@ -134,7 +160,7 @@ def write_untrained(
     )
     from convert.training import load_pictures, predict
     from edge.classifier import Classifier
-    from edge.console import complain
+    from edge.console import complain, progress
     from edge.contract import Contract, write_model
     from edge.preprocessing import InputSpec
 
@@ -181,7 +207,8 @@ def write_untrained(
                 versions=package_versions(),
             )
             write_model(path, flatbuffer, contract)
-            output = run_model(Classifier.open(path), pictures)
+            with progress(f"checking {path.name}", len(pictures)) as step:
+                output = run_model(Classifier.open(path), pictures, step)
             rows.append(
                 {
                     "model": model.name,

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from convert.architecture import multiply_accumulates, parameters
 from convert.backend import keras
 from convert.baseline import time_baseline
+from convert.calibration import calibrate
 from convert.cost import Spent, measured
 from convert.dataset import Dataset, index
 from convert.gate import Gate, faults, own_score, verdict
@@ -36,6 +37,7 @@ from convert.tflite import (
 )
 from convert.training import Schedule, Trained, load_pictures, predict, train, weights_digest
 from convert.weights import Origin
+from edge.calibration import TEMPERATURE
 from edge.classifier import Classifier
 from edge.console import complain, progress
 from edge.contract import PRECISIONS as PRECISIONS
@@ -108,7 +110,8 @@ class Source:
         assert self.dataset is not None
         assert self.split is not None
         chosen = representative_photographs(self.dataset, self.split, per_class)
-        return load_pictures(self.dataset, chosen, self.spec)[0]
+        with progress("reading calibration photographs", len(chosen)) as step:
+            return load_pictures(self.dataset, chosen, self.spec, step)[0]
 
 
 @dataclass(frozen=True)
@@ -319,7 +322,8 @@ def _scored(
     trial = path.with_name(f".{path.name}.unchecked")
     try:
         contract = write_model(trial, flatbuffer, contract)
-        output = run_model(Classifier.open(trial), reference.pictures)
+        with progress(f"checking {path.name}", len(reference.pictures)) as step:
+            output = run_model(Classifier.open(trial), reference.pictures, step)
     finally:
         trial.unlink(missing_ok=True)
     assert contract.training is not None
@@ -365,7 +369,9 @@ def _refer(source: Source, say: Callable[[str], None]) -> Reference | None:
     if dataset is None or split is None:
         return None
     say("reading the test part")
-    pictures, truth = load_pictures(dataset, part_of(split, dataset, "test"), source.spec)
+    photographs = part_of(split, dataset, "test")
+    with progress("reading the test part", len(photographs)) as step:
+        pictures, truth = load_pictures(dataset, photographs, source.spec, step)
     output = predict(source.model, pictures, batch=8)
     return Reference(dataset, split, pictures, truth, output, time_baseline(dataset, split))
 
@@ -425,9 +431,10 @@ def make_trained(
     auto: Gate | None,
     bar: bool,
 ) -> tuple[dict[str, Path], dict[str, dict[str, Any]]]:
-    """Train a network on one split and write its model files: one task of `mango-convert all`.
+    """Train a network on one split, write its model files, and calibrate int8: one task of `mango-convert all`.
 
-    With `bar` a progress bar is drawn; else each epoch prints a line, as several tasks do side by side.
+    With `bar` a progress bar is drawn; else each epoch prints a line, as several tasks do side by side. Temperature,
+    threshold and appearance are fitted for the files that go to a device, int8 or its `auto` variant.
 
     Returns:
         precision -> path, and of the conversions that were made file name -> {"seconds", "processor_seconds",
@@ -462,6 +469,14 @@ def make_trained(
     paths = write_model_files(
         trained, dataset, split, schedule, spec, precisions, out / "models", per_class, complain, auto, spend
     )
+    for precision in ("int8", AUTO):
+        path = paths.get(precision)
+        if path is not None and TEMPERATURE not in read_model(path).contract.extra:
+            complain(f"calibrating the confidence of {path.name}")
+            try:
+                calibrate(path, dataset, split)
+            except InputError as error:  # too few photographs: the file works all the same
+                complain(f"{path.name} has no calibrated confidence: {error}")
     return paths, costs
 
 

@@ -89,12 +89,15 @@ def describe_files(
                 "bytes": contract.flatbuffer_bytes,
                 "parameters": contract.parameters,
                 "macs": contract.macs,
+                "trained_on_known_photographs": contract.training is None
+                or bool(contract.training.data_digest),
                 "split": score and score.split,
                 "seed": score and score.seed,
                 "part": score and score.part,
                 "images": score and score.images,
                 "accuracy": score and score.accuracy,
                 "macro_f1": score and score.macro_f1,
+                "keras_accuracy": score and score.keras_accuracy,
                 "keras_macro_f1": score and score.keras_macro_f1,
                 "agreement": score and score.agreement,
                 "largest_difference": score and score.largest_difference,
@@ -108,7 +111,9 @@ def describe_files(
 
 
 def table(paths: Sequence[Path], costs: Mapping[str, Mapping[str, Any]] | None = None) -> Table:
-    """Model files, a row each: size, cost, scores on the split each was trained on, agreement with Keras.
+    """Model files, a row each: size, scores on the split each was trained on, agreement with Keras.
+
+    Of a model that was trained elsewhere nobody knows whether it has seen these photographs: its row says so.
 
     The time baseline is what a random forest reaches on the same split from the capture time alone, without a
     picture: an accuracy near it proves little. Precision and recall of each class stand at the end.
@@ -117,7 +122,7 @@ def table(paths: Sequence[Path], costs: Mapping[str, Mapping[str, Any]] | None =
     classes = list(dict.fromkeys(label for value in values for label in value["per_class"] or ()))
     columns = (
         "model file", "precision", "bytes", "parameters", "million MACs", "split, part", "images", "accuracy",
-        "macro-F1", "Keras macro-F1", "agreement", "largest difference", "time baseline accuracy",
+        "macro-F1", "Keras accuracy", "Keras macro-F1", "agreement", "largest difference", "time baseline accuracy",
         "time baseline macro-F1",
         *(f"{label}: precision, recall" for label in classes),
     )  # fmt: skip
@@ -134,10 +139,12 @@ def table(paths: Sequence[Path], costs: Mapping[str, Mapping[str, Any]] | None =
                 round(value["macs"] / 1e6, 1),
                 None
                 if value["split"] is None
-                else f"{value['split']} (seed {value['seed']}), {value['part']}",
+                else f"{value['split']} (seed {value['seed']}), {value['part']}"
+                + ("" if value["trained_on_known_photographs"] else "; perhaps trained on"),
                 value["images"],
                 value["accuracy"],
                 value["macro_f1"],
+                value["keras_accuracy"],
                 value["keras_macro_f1"],
                 value["agreement"],
                 value["largest_difference"],

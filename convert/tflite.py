@@ -131,6 +131,8 @@ def convert_graph(
         raise InputError(f"selective float layers belong to int8, not to {precision}")
     if precision in CALIBRATED and (representative is None or not len(representative)):
         raise InputError(f"{precision} needs representative pictures to measure the activations' ranges on")
+    if representative is not None:
+        representative = _spanning(representative)
     try:
         with quiet():
             converter = _converter(graph, precision, representative)
@@ -161,6 +163,19 @@ def _converter(graph: Graph, precision: str, representative: Pixels | None) -> A
         converter.target_spec.supported_ops = [operators]
         converter.inference_input_type = converter.inference_output_type = whole
     return converter
+
+
+def _spanning(pictures: Pixels) -> Pixels:
+    """The same pictures, with a black and a white pixel where they have none.
+
+    The calibrator measures the input's range too: of pictures that leave 0 or 255 out it would be narrower than
+    0..255, and the file would clip brighter pixels in the field. The input's scale is thus 1, its zero point 0.
+    """
+    if not pictures.size or (pictures.min() == 0 and pictures.max() == 255):
+        return pictures
+    spanning = pictures.copy()
+    spanning[0, 0, 0], spanning[0, -1, -1] = 0, 255
+    return spanning
 
 
 def _batches(pictures: Pixels) -> Callable[[], Iterator[list[np.ndarray]]]:

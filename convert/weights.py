@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,32 @@ def fetch(name: str, origin: Origin) -> None:
     """
     if origin.source == IMAGENET:
         _published(name, IMAGENET, False, {})
+
+
+def choose_each(names: Sequence[str], weights: str | None) -> dict[str, Origin]:
+    """The origins of several networks' weights, by name.
+
+    Args:
+        names: networks.
+        weights: as in `choose`, where "imagenet" means chance for a network without such weights; or
+            "NAME=ORIGIN,NAME=ORIGIN", the networks not named having their defaults.
+
+    Raises:
+        InputError: as `choose`; a name that is not among `names`; one file for several networks.
+    """
+    if weights is not None and "=" in weights:
+        pairs = [pair.partition("=") for pair in weights.split(",")]
+        given = {name.strip(): origin.strip() for name, _, origin in pairs}
+        for name in given:
+            if name not in names:
+                raise InputError(f"weights for {name!r}, which is not among the networks {', '.join(names)}")
+        return {name: choose(name, given.get(name)) for name in names}
+    if weights == IMAGENET:
+        # The default is ImageNet wherever there is such a thing.
+        return {name: choose(name, None) for name in names}
+    if weights not in (None, NONE) and len(names) > 1:
+        raise InputError(f"{weights}: a file fits one network; give --weights NAME=FILE,NAME=FILE")
+    return {name: choose(name, weights) for name in names}
 
 
 def cached(url: str) -> Path:

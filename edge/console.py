@@ -7,11 +7,16 @@ import errno
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import typer
 
 import edge
 from edge.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 FAILED = 1
 """Exit status when something that was asked for could not be done for some of the inputs, or a check failed."""
@@ -78,31 +83,57 @@ def fail(message: str) -> None:
 
 @contextlib.contextmanager
 def progress(description: str, total: float) -> Iterator[Callable[..., None]]:
-    """A progress bar on standard error; nothing at all where that is not a terminal.
+    """A progress bar on standard error; nothing at all where that is not a terminal, or after `without_bars`.
+
+    Within another one it is a second line below it.
 
     Yields:
         A function: call it with nothing to go one step on, with `completed=` to set the position, with
         `description=` to change the text.
     """
-    if not sys.stderr.isatty():
+    if not _bars.wanted or not sys.stderr.isatty():
         yield lambda **_: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    outer = _bars.shown
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(elapsed_when_finished=True),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(description, total=total)
+    bar = outer or Progress(*columns, console=Console(stderr=True), transient=True)
+    if outer is None:
+        _bars.shown = bar
+        bar.start()
+    task = bar.add_task(description, total=total)
 
-        def step(completed: float | None = None, description: str | None = None) -> None:
-            if completed is None and description is None:
-                bar.advance(task)
-            else:
-                bar.update(task, completed=completed, description=description)
+    def step(completed: float | None = None, description: str | None = None) -> None:
+        if completed is None and description is None:
+            bar.advance(task)
+        else:
+            bar.update(task, completed=completed, description=description)
 
+    try:
         yield step
+    finally:
+        bar.remove_task(task)
+        if outer is None:
+            bar.stop()
+            _bars.shown = None
+
+
+def without_bars() -> None:
+    """Draw no bars in this process: several that share a terminal would draw over one another."""
+    _bars.wanted = False
+
+
+@dataclass
+class _Bars:
+    wanted: bool = True
+    shown: Progress | None = None  # a terminal takes one live display
+
+
+_bars = _Bars()

@@ -11,10 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import ROOT, Command
+from PIL import Image
 
 from bench.drawing import draw_samples
 from convert.dataset import Dataset, index
 from convert.split import identity, random_split
+from edge.calibration import calibration_of
 from edge.classifier import Classifier
 from edge.contract import read_contract, read_model
 from edge.errors import InputError
@@ -272,9 +274,34 @@ def test_the_commands_go_the_whole_way(command: Command, drawn: Dataset, tmp_pat
     assert command("mango-edge", "info", tmp_path / "m" / "lcnn-random-int8.tflite").returncode == 0
 
 
+def test_one_command_trains_converts_calibrates_and_tells_the_scores_of_both_splits(
+    command: Command, tmp_path: Path
+) -> None:
+    folder = tmp_path / "timed"
+    for number, path in enumerate(draw_samples(tmp_path / "drawn", per_class=6)):
+        exif = Image.Exif()
+        exif.get_ifd(0x8769)[0x9003] = f"2026:07:{1 + number // 24:02} {number % 24:02}:00:00"
+        target = folder / path.parent.name / f"{path.stem}.jpg"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        Image.open(path).save(target, quality=95, exif=exif)
+    done = command(
+        "mango-convert", "all", "lcnn", "--data", folder, "--out", tmp_path / "out", "--epochs", 1,
+        "--precision", "int8", "--max-drop", 100, "--min-agreement", 0,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for kind, other in (("random", "burst"), ("burst", "random")):
+        contract = read_contract(tmp_path / "out" / "models" / f"lcnn-{kind}-int8.tflite")
+        assert [score.split for score in contract.scores] == [kind, other]
+        assert all(score.time_baseline is not None for score in contract.scores)
+        assert calibration_of(contract).measured
+        assert f"{kind} (seed 7), test" in done.stdout
+    assert "Keras accuracy" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (("tflite", "folder", "--auto"), "--auto judges variants on photographs"),
         (("split", "missing"), "no such folder"),
         (("train", "lcnn", "--data", "missing"), "no such folder"),
         (("tflite", "missing", "--data", "missing"), "no such folder"),

@@ -35,7 +35,7 @@ from convert.cli import app
 from convert.sensitivity import compare
 from convert.tflite import convert_graph, count_macs, exported, tensors
 from convert.training import predict
-from convert.weights import Origin, choose, fetch, load
+from convert.weights import Origin, choose, choose_each, fetch, load
 
 SIZES = {"lcnn": 224, "resnet50": 64, "resnet101": 64, "vgg16": 64, "xception": 71}
 """Pixels a side: the big networks at a reduced size, their layers all the same."""
@@ -210,6 +210,24 @@ def test_unusable_weights_are_named(tmp_path: Path) -> None:
             "vgg16",
             choose("vgg16", str(tmp_path / "lcnn.keras")),
         )
+
+
+def test_several_networks_take_their_own_weights(tmp_path: Path) -> None:
+    names = ("lcnn", "vgg16", "xception")
+    assert [origin.source for origin in choose_each(names, "imagenet").values()] == [
+        "none",
+        "imagenet",
+        "imagenet",
+    ]
+    assert choose_each(names, None) == choose_each(names, "imagenet")
+    file = tmp_path / "vgg.h5"
+    file.write_text("digested, not read")
+    mixed = choose_each(names, f"vgg16={file}, xception=none")
+    assert [origin.source for origin in mixed.values()] == ["none", str(file), "none"]
+    with pytest.raises(InputError, match="a file fits one network; give --weights NAME=FILE"):
+        choose_each(names, str(file))
+    with pytest.raises(InputError, match="weights for 'resnet50', which is not among the networks lcnn"):
+        choose_each(names, f"resnet50={file}")
 
 
 def test_freezing_leaves_the_head_or_the_statistics() -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import multiprocessing
 import os
+import subprocess
+import time
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +31,7 @@ from convert.cost import side_by_side
 from convert.foreign import adopt, read_labels
 from convert.model_file import write_foreign_files
 from convert.sensitivity import _feed, _open, compare, noisiest, ratio
-from convert.tflite import convert
+from convert.tflite import convert, tensors
 
 GAINS = (1.0, 0.5, 0.25)
 
@@ -369,6 +372,14 @@ def test_labels_come_from_a_list_or_a_file(tmp_path: Path) -> None:
     assert read_labels(str(tmp_path / "labels.txt")) == read_labels("Die Back, Healthy")
 
 
+def test_an_input_that_calibration_never_saw_is_not_clipped() -> None:
+    dull = np.random.default_rng(0).integers(60, 190, (4, 8, 8, 3)).astype(np.uint8)
+    kept = dull.copy()
+    takes, _ = tensors(convert(tiny(GAINS), "int8", dull))
+    assert (takes.dtype, takes.scale, takes.zero_point) == ("uint8", 1.0, 0)
+    assert np.array_equal(dull, kept)
+
+
 def test_labels_that_are_not_the_folders_are_refused(fragile: Path, drawn: Dataset, tmp_path: Path) -> None:
     labels = (*LABELS[:-1], "Rust")
     model = adopt(fragile, labels, "rgb")
@@ -385,6 +396,17 @@ def test_tasks_run_side_by_side_and_fail_one_by_one(drawn: Dataset) -> None:
     assert str(second) == "missing.jpg: no such file; check the path"
     (killed,) = side_by_side(os._exit, [{"status": 9}], 1)
     assert "its process was killed" in str(killed)
+
+
+def test_an_interruption_ends_the_tasks_that_run_and_those_that_wait(tmp_path: Path) -> None:
+    slow = [{"args": ["sh", "-c", f"sleep 5; touch '{tmp_path}/{name}'"]} for name in ("runs", "waits")]
+    results = side_by_side(subprocess.check_call, [{"args": ["true"]}, *slow], 2)
+    assert next(results) == 0
+    with pytest.raises(KeyboardInterrupt):
+        results.throw(KeyboardInterrupt())
+    assert multiprocessing.active_children() == []
+    time.sleep(6)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_untrained_files_say_so_and_the_tables_agree(drawn: Dataset, tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from convert.cli.options import (
     MinAgreement,
     PerClass,
     Precision,
-    Weights,
     known_precisions,
 )
 
@@ -36,7 +35,13 @@ def everything(
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of each training.")] = 50,
     batch: Batch = 32,
     learning_rate: LearningRate = 1e-3,
-    weights: Weights = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            help="imagenet, none, a file, or NAME=FILE for several networks, with commas; by default imagenet, for"
+            " lcnn none."
+        ),
+    ] = None,
     layers: Layers = None,
     head_epochs: HeadEpochs = 0,
     fine_tuning_rate: FineTuningRate = 1e-5,
@@ -48,7 +53,7 @@ def everything(
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Trainings side by side.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of splits, weights and order.")] = 7,
 ) -> None:
-    """Index, split, train on the random and the burst split, convert, check, and print the table.
+    """Index, split, train on the random and the burst split, convert, check, calibrate int8, and print the table.
 
     What is already there and still fits is taken over, so an interrupted run goes on where it was. The table
     is kept as OUT/models.md, .csv and .json, and a card stands beside each model file. Ends with status 1
@@ -69,15 +74,14 @@ def everything(
     from convert.model_file import make_trained, share_scores
     from convert.summary import choose_models
     from convert.training import choose_schedule
-    from convert.weights import choose, fetch
+    from convert.weights import choose_each, fetch
 
     names = choose_models(models)
     for kind in KINDS:
         write_split(make_split(kind, dataset, seed), out / "splits" / f"{kind}-{seed}.json")
     gate = Gate(max_drop / 100, min_agreement / 100)
     tasks: list[dict[str, Any]] = []
-    for name in names:
-        origin = choose(name, weights)
+    for name, origin in choose_each(names, weights).items():
         fetch(name, origin)
         schedule = choose_schedule(
             origin, epochs, batch, learning_rate, seed, layers, head_epochs, fine_tuning_rate

@@ -54,6 +54,8 @@ def tflite(
     foreign = source.suffix in (".keras", ".h5", ".hdf5") or (source / "saved_model.pb").exists()
     if foreign and labels is None:
         raise InputError(f"{source}: a model of your own needs --labels, in the order of its output")
+    if auto and data is None:
+        raise InputError(f"{source}: --auto judges variants on photographs; give them with --data DIR")
     if not foreign and data is None:
         raise InputError(f"{source}: give the data set that it was trained on with --data DIR")
     dataset = chosen = None
