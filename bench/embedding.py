@@ -221,10 +221,12 @@ def _read_npz(path: Path) -> Embeddings:
         or int(values["version"]) > VERSION
     ):
         raise InputError(f"{path}: of a newer version than this program reads; update it")
-    count, labels = len(values["paths"]), len(values["labels"])
+    count, labels = values["paths"].size, values["labels"].size
     embedding = values["embedding"]
     right = (
         all(values[name].ndim == 1 and values[name].dtype.kind == "U" for name in ("labels", "paths"))
+        and values["model"].shape == ()
+        and values["model"].dtype.kind == "U"
         and all(
             values[name].shape == (count,) and values[name].dtype.kind == "U"
             for name in ("identities", "part")
