@@ -335,7 +335,8 @@ def _by_cluster(
 def _scores(matrices: Counts, columns: Sequence[int], resamples: int, seed: int) -> dict[str, Any]:
     """Accuracy and macro-F1 of all clusters together, with intervals over resampled clusters.
 
-    A single cluster shows nothing of how clusters differ: low and high are None then.
+    A single cluster, or clusters that all score alike, show nothing of how others would differ: low and high are
+    None then, for an interval without width would claim certainty.
     """
     whole = matrices.sum(axis=0)[np.newaxis]
     found: dict[str, Any] = {
@@ -347,7 +348,8 @@ def _scores(matrices: Counts, columns: Sequence[int], resamples: int, seed: int)
     resampled = _resampled(matrices, resamples, seed)
     for name, score in _METRICS.items():
         low, high = np.percentile(score(resampled, columns), _QUANTILES)
-        found[name] |= {"low": float(low), "high": float(high)}
+        if low < high:
+            found[name] |= {"low": float(low), "high": float(high)}
     return found
 
 

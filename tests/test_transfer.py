@@ -221,6 +221,17 @@ def test_tables_that_tell_nothing_of_transfer_are_refused(table: Path) -> None:
         _check_source(journal)
 
 
+def test_sessions_that_all_score_alike_give_no_interval_of_no_width(table: Path) -> None:
+    truth = np.repeat([0, 1], 30)
+    for said in (truth, 1 - truth):
+        for score in _scores(_by_cluster(truth, said, np.arange(60) // 3, 2, 2), [0, 1], 300, 4).values():
+            assert (score["low"], score["high"]) == (None, None)
+    entry = transfer(DEFAULT_MODEL, table, {})
+    alike = {"value": 1.0, "low": None, "high": None}
+    body = {**entry.body, "free": {"accuracy": alike, "macro_f1": alike}}
+    assert any("all given sessions score alike" in warning for warning in warnings(replace(entry, body=body)))
+
+
 def test_resamples_in_blocks_are_those_of_one_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(3)
     matrices = _by_cluster(

@@ -109,6 +109,10 @@ def warnings(entry: Entry) -> list[str]:
         )
     elif number < _FEW:
         found.append(f"{name}: only {_sessions(body)}, so the intervals are rough.")
+    if number > 1 and any(
+        score["low"] is None for way in ("free", "restricted") for score in body[way].values()
+    ):
+        found.append(f"{name}: where no interval stands, all {_UNITS[unit][1]} score alike; others need not.")
     if body["unreadable"]:
         found.append(
             f"{name}: {len(body['unreadable']):,} picture(s) could not be read and were not scored, for example:"
