@@ -63,7 +63,7 @@ class CropAudit:
         sharing, explained: the granularity probe.
         near: seconds -> protocol -> share of test pictures with a training picture of their class that near.
         baselines: without pictures.
-        fusion: with an image model; None where none was given.
+        fusion: with an image model; None where none was given, or it could not be scored (the notes say why).
     """
 
     name: str
@@ -131,6 +131,8 @@ def audit(
         duplicates, groups, more = _near_duplicates(readings, groups, settings, with_near_duplicates, say)
         notes += more
     crops: list[CropAudit] = []
+    not_fused: list[str] = []
+    refusal: InputError | None = None
     for number, name in enumerate(readings.crops):
         rows = np.flatnonzero(readings.crop == number)
         part = readings.take(rows)
@@ -142,18 +144,19 @@ def audit(
         if sub is not None and len(sub.names) == 1:
             notes.append(f"{where}: a single group, so none can be held out.")
             sub = None
-        crops.append(
-            _crop(
-                name,
-                part,
-                sub,
-                settings,
-                embeddings,
-                unseen,
-                permutations,
-                partial(_at, say, where),
-            )
-        )
+        tell = partial(_at, say, where)
+        crop = _crop(name, part, sub, settings, permutations, tell)
+        if embeddings is not None:
+            try:
+                fusion = score_fusion(part, sub, embeddings, settings, unseen, tell)
+                crop = replace(crop, fusion=fusion)
+            except InputError as error:
+                not_fused.append(f"{where}: no gain of fusion: {error}.")
+                refusal = error
+        crops.append(crop)
+    if refusal is not None and all(crop.fusion is None for crop in crops):
+        raise refusal
+    notes += not_fused
     if not crops:
         raise InputError(f"{readings.path}: no crop has two classes; there is nothing to tell apart")
     scores, different, lost = average(crops, settings)
@@ -307,8 +310,6 @@ def _crop(
     readings: Readings,
     groups: Grouping | None,
     settings: Settings,
-    embeddings: Embeddings | None,
-    unseen: bool,
     permutations: int,
     say: Callable[[str], None],
 ) -> CropAudit:
@@ -356,7 +357,7 @@ def _crop(
         if "time" in probed
         else {},
         score_baselines(readings, groups, settings, say),
-        None if embeddings is None else score_fusion(readings, groups, embeddings, settings, unseen, say),
+        None,
     )
 
 

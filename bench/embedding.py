@@ -37,6 +37,7 @@ _MEMBERS = (
     "probabilities",
     "embedding",
 )
+_TOLERANCE = 0.01
 
 Floats = npt.NDArray[np.float32]
 
@@ -220,10 +221,12 @@ def _read_npz(path: Path) -> Embeddings:
         or int(values["version"]) > VERSION
     ):
         raise InputError(f"{path}: of a newer version than this program reads; update it")
-    count, labels = len(values["paths"]), len(values["labels"])
+    count, labels = values["paths"].size, values["labels"].size
     embedding = values["embedding"]
     right = (
         all(values[name].ndim == 1 and values[name].dtype.kind == "U" for name in ("labels", "paths"))
+        and values["model"].shape == ()
+        and values["model"].dtype.kind == "U"
         and all(
             values[name].shape == (count,) and values[name].dtype.kind == "U"
             for name in ("identities", "part")
@@ -232,7 +235,9 @@ def _read_npz(path: Path) -> Embeddings:
         and embedding.ndim == 2
         and len(embedding) in (0, count)
         and all(values[name].dtype == np.float32 for name in ("probabilities", "embedding"))
-        and bool(np.isfinite(values["probabilities"]).all() and np.isfinite(embedding).all())
+        and bool(np.isfinite(embedding).all() and _are_probabilities(values["probabilities"]))
+        and len(set(values["labels"].tolist())) == labels
+        and len(set(values["paths"].tolist())) == count
     )
     if not right or not count:
         raise InputError(f"{path}: damaged embeddings (sizes, types or values do not fit); {again}")
@@ -253,6 +258,8 @@ def _read_csv(path: Path) -> Embeddings:
             rows = list(csv.reader(file, strict=True))
     except (csv.Error, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not CSV text ({error})") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); check the path") from None
     header = rows[0] if rows else []
     pairs = [(f"label_{rank}", f"probability_{rank}") for rank in range(1, 1001)]
     pairs = [(label, p) for label, p in pairs if label in header and p in header]
@@ -261,17 +268,34 @@ def _read_csv(path: Path) -> Embeddings:
             f"{path}: needs the columns path, label_1, probability_1, ... as mango-edge classify --csv writes them"
         )
     column = {name: position for position, name in enumerate(header)}
-    answers: list[dict[str, float]] = []
+    answers: dict[str, dict[str, float]] = {}
     for number, row in enumerate(rows[1:], 2):
+        if not row:
+            continue
         try:
-            answers.append({row[column[label]]: float(row[column[p]]) for label, p in pairs})
+            name = row[column["path"]]
+            answer = {row[column[label]]: float(row[column[p]]) for label, p in pairs}
         except (IndexError, ValueError):
             raise InputError(f"{path}: line {number} is not a prediction; make the file again") from None
-    labels = tuple(sorted({label for answer in answers for label in answer}))
-    probabilities = np.array([[answer.get(label, 0.0) for label in labels] for answer in answers], np.float32)
-    if not np.isfinite(probabilities).all():
-        raise InputError(f"{path}: holds probabilities that are no numbers; make the file again")
-    blank = ("",) * len(answers)
-    return Embeddings(
-        "", labels, tuple(row[column["path"]] for row in rows[1:]), blank, blank, probabilities, None
+        if "" in answer or len(answer) < len(pairs):
+            raise InputError(
+                f"{path}: line {number} names a class twice or leaves one out; make the file again"
+            )
+        if name in answers:
+            raise InputError(f"{path}: line {number} is a second prediction for {name}; remove one of them")
+        answers[name] = answer
+    if not answers:
+        raise InputError(f"{path}: holds no prediction; make the file again")
+    labels = tuple(sorted({label for answer in answers.values() for label in answer}))
+    probabilities = np.array(
+        [[answer.get(label, 0.0) for label in labels] for answer in answers.values()], np.float32
     )
+    if not _are_probabilities(probabilities):
+        raise InputError(f"{path}: holds probabilities that are not from 0 to 1; make the file again")
+    blank = ("",) * len(answers)
+    return Embeddings("", labels, tuple(answers), blank, blank, probabilities, None)
+
+
+def _are_probabilities(values: Floats) -> bool:
+    # A dequantised output may overshoot by a step.
+    return bool(((values >= -_TOLERANCE) & (values <= 1 + _TOLERANCE)).all())

@@ -7,7 +7,7 @@ logistic regression learned on each fold's training pictures; from predictions, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,14 +19,13 @@ from bench.fold import Fold, Shortfall, disjoint, draw, shortfalls, stratified
 from bench.interval import Interval, against_band, paired, student
 from bench.reading import Floats, Integers, Readings
 from bench.session import Grouping
+from convert.dataset import Photograph
+from convert.split import identity
 from edge.errors import InputError
+from edge.files import sha256
 
 SEEDS = 5
 FOLDS = 3
-PROTOCOLS: Mapping[str, str] = {
-    "in distribution": "stratified 3-fold cross-validation (sessions on both sides)",
-    "disjoint": "whole groups held out, every group once",
-}
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,7 @@ class Fusion:
     Attributes:
         source: "embeddings" or "predictions".
         pictures: used.
+        missing: pictures that have no prediction or embedding.
         classes: that they show: those with at least two groups, where at least two have that.
         seen: of those, in the training or validation part of the image model (None: not known).
         scores: protocol -> "picture", "picture + sensors", ... -> macro-F1 over seeds.
@@ -66,6 +66,7 @@ class Fusion:
 
     source: str
     pictures: int
+    missing: int
     classes: tuple[str, ...]
     seen: int | None
     scores: Mapping[str, Mapping[str, Interval]]
@@ -74,19 +75,65 @@ class Fusion:
     shortfalls: tuple[Shortfall, ...]
 
 
+def caveats(
+    pictures: int,
+    missing: int,
+    seen: int | None,
+    shortfalls: Sequence[Shortfall],
+    floor_pictures: int,
+    floor_groups: int,
+) -> list[str]:
+    """What a reader must know before taking gains of fusion at their word, a sentence each (see `Fusion`)."""
+    found = []
+    if missing:
+        found.append(f"{missing:,} pictures have no prediction and were left out of fusion.")
+    if seen:
+        found.append(
+            f"The image model was trained or tuned on {seen:,} of the {pictures:,} pictures used for fusion, so the"
+            " picture alone is flattered there and gains look smaller than they are."
+        )
+    elif seen is None:
+        found.append(
+            f"Whether the image model was trained on any of the {pictures:,} pictures used for fusion is not known; if"
+            " it was, the picture alone is flattered and gains look smaller than they are."
+        )
+    if shortfalls:
+        found.append(
+            f"Some held-out folds of fusion test {', '.join(one.label for one in shortfalls)} with fewer than"
+            f" {floor_pictures} pictures or {floor_groups} groups, so what fusion gains on held-out sessions is"
+            " uncertain."
+        )
+    return found
+
+
 def match(readings: Readings, found: Embeddings) -> npt.NDArray[np.intp]:
-    """Row of `found` for each picture of the readings (by content, else by path); -1 where there is none."""
+    """Row of `found` for each picture of the readings; -1 where there is none.
+
+    By content where both sides know it: another picture under the same path is not the same picture. Else by path.
+    """
     by_identity = {name: row for row, name in enumerate(found.identities) if name}
     by_path = {name: row for row, name in enumerate(found.paths)}
+    known = _identities(readings) if by_identity else ("",) * len(readings)
     rows = []
     for position, name in enumerate(readings.names):
-        known = readings.identities[position] if readings.identities else ""
         file = readings.files[position]
-        row = by_identity.get(known, by_path.get(name, -1))
+        row = by_identity.get(known[position], by_path.get(name, -1))
         if row < 0 and file is not None:
             row = by_path.get(str(file), -1)
+        if known[position] and found.identities[row] not in ("", known[position]):
+            row = -1
         rows.append(row)
     return np.array(rows, dtype=np.intp)
+
+
+def _identities(readings: Readings) -> Sequence[str]:
+    """What split files call each picture; "" where its file is not at hand."""
+    if readings.identities:
+        return readings.identities
+    return [
+        "" if file is None else identity(Photograph(name, "", sha256(file.read_bytes()), None))
+        for name, file in zip(readings.names, readings.files, strict=True)
+    ]
 
 
 def score_fusion(
@@ -106,9 +153,15 @@ def score_fusion(
         unseen: use only pictures that the image model was not trained or tuned on.
 
     Raises:
-        InputError: no picture of the readings is in `found`, labels differ, or there is nothing to add.
+        InputError: no picture of the readings is in `found`, labels differ, there is nothing to add, or the pictures
+            are too few.
     """
     rows = match(readings, found)
+    if not (rows >= 0).any():
+        raise InputError(
+            "the predictions or embeddings are of none of these pictures; make them from the same data"
+        )
+    missing = int((rows < 0).sum())
     part = np.array(found.part)[rows]
     known = bool((part[rows >= 0] != "").any())
     seen = np.isin(part, ("training", "validation"))
@@ -120,10 +173,10 @@ def score_fusion(
                 " that it was trained on, or leave --unseen away"
             )
         usable &= ~seen
-    if not usable.any():
-        raise InputError(
-            "the predictions or embeddings are of none of these pictures; make them from the same data"
-        )
+        if not usable.any():
+            raise InputError(
+                "the image model was trained or tuned on all of these pictures; leave --unseen away, or add others"
+            )
     # The gain on mixed and on disjoint folds is compared, so both are of the classes that can be held out.
     covered = covered_classes(
         readings.take(np.flatnonzero(usable)), None if groups is None else groups.take(np.flatnonzero(usable))
@@ -140,25 +193,19 @@ def score_fusion(
         raise InputError("neither sensors nor metadata nor times are known; there is nothing to fuse")
     picture = _picture(readings, found, rows)
     settings = replace(settings, seeds=SEEDS if settings.seeds >= SEEDS else settings.seeds)
+    # Once, on all pictures: were it decided on each seed's draw, seeds would differ in their folds and not pair up.
+    count = FOLDS if groups is None else min(FOLDS, *groups.of_class(readings.labels, len(readings.classes)))
+    held_out = groups is not None and count >= 2
     values: dict[str, dict[str, list[float]]] = {}
-    short: list[Shortfall] = []
+    tested: list[Fold] = []
     for seed in range(settings.seeds):
         drawn = draw(len(readings), settings.rows, seed)
         labels = readings.labels[drawn]
-        protocols = {"in distribution": stratified(labels, FOLDS, seed)}
-        if groups is not None:
-            sub = groups.take(drawn)
-            count = min([FOLDS, *sub.of_class(labels, len(readings.classes))])
-            if count >= 2:
-                protocols["disjoint"] = disjoint(labels, sub, count, seed)
-                short += shortfalls(
-                    protocols["disjoint"],
-                    labels,
-                    sub,
-                    readings.classes,
-                    settings.floor_pictures,
-                    settings.floor_groups,
-                )
+        # As many folds on both, so that they differ in the sessions alone and not in how much is learned from.
+        protocols = {"in distribution": stratified(labels, count if held_out else FOLDS, seed)}
+        if groups is not None and held_out:
+            protocols["disjoint"] = _within(disjoint(readings.labels, groups, count, seed), drawn)
+            tested += [Fold(drawn[fold.training], drawn[fold.test]) for fold in protocols["disjoint"]]
         for protocol, folds in protocols.items():
             if report is not None:
                 report(f"fusion {protocol}, seed {seed}")
@@ -167,6 +214,18 @@ def score_fusion(
             )
             for name, value in found_scores.items():
                 values.setdefault(protocol, {}).setdefault(name, []).append(value)
+    short = (
+        shortfalls(
+            tested,
+            readings.labels,
+            groups,
+            readings.classes,
+            settings.floor_pictures,
+            settings.floor_groups,
+        )
+        if groups is not None
+        else []
+    )
     scores = {
         protocol: {name: student(found) for name, found in by_name.items()}
         for protocol, by_name in values.items()
@@ -174,12 +233,13 @@ def score_fusion(
     return Fusion(
         "predictions" if found.embedding is None else "embeddings",
         len(readings),
+        missing,
         readings.classes,
         int(seen[kept].sum()) if known else None,
         scores,
         tuple(gain(scores, addition, settings.margin) for addition in additions),
         against_time(scores, settings.margin),
-        _worst(short),
+        tuple(short),
     )
 
 
@@ -273,6 +333,17 @@ def _picture(readings: Readings, found: Embeddings, rows: npt.NDArray[np.intp]) 
     return as_given
 
 
+def _within(folds: Sequence[Fold], drawn: npt.NDArray[np.intp]) -> list[Fold]:
+    """Folds of all pictures as folds of the drawn ones, in positions of `drawn` (sorted)."""
+    return [
+        Fold(
+            np.flatnonzero(np.isin(drawn, fold.training, assume_unique=True)),
+            np.flatnonzero(np.isin(drawn, fold.test, assume_unique=True)),
+        )
+        for fold in folds
+    ]
+
+
 def _score(
     picture: _Picture,
     additions: Mapping[str, Floats],
@@ -283,9 +354,10 @@ def _score(
     seed: int,
     settings: Settings,
 ) -> dict[str, float]:
-    if any(len(np.unique(labels[fold.training])) < 2 for fold in folds):
+    if any(len(fold.test) == 0 or len(np.unique(labels[fold.training])) < 2 for fold in folds):
         raise InputError(
-            "a fold leaves fewer than two classes to learn from; the data are too few for fusion"
+            "a fold of fusion has nothing to test or fewer than two classes to learn from; the pictures (or --rows) are"
+            " too few"
         )
     alone = [picture(fold, drawn, labels, classes, seed) for fold in folds]
     answers = {"picture": alone}
@@ -298,23 +370,3 @@ def _score(
         name: pooled(folds, labels, classes, [values.argmax(axis=1) for values in of_folds])["macro_f1"]
         for name, of_folds in answers.items()
     }
-
-
-def _worst(found: list[Shortfall]) -> tuple[Shortfall, ...]:
-    """The shortfalls of all seeds, one for each class."""
-    merged: dict[str, Shortfall] = {}
-    for one in found:
-        before = merged.get(one.label)
-        merged[one.label] = (
-            one
-            if before is None
-            else Shortfall(
-                one.label,
-                max(one.groups, before.groups),
-                min(one.pictures, before.pictures),
-                min(one.held_out_groups, before.held_out_groups),
-                one.folds + before.folds,
-                one.of + before.of,
-            )
-        )
-    return tuple(merged.values())

@@ -11,26 +11,34 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bench.baseline import Settings, score_baselines
+from bench.baseline import CV_FOLDS, Settings, score_baselines
+from bench.interval import Interval
 from bench.reading import Readings, read_readings
 from bench.result import Entry, describe_model
-from bench.session import grouping
+from bench.session import default_kind, grouping
+from convert.dataset import Dataset, Photograph, canonical_label
 from edge.classifier import Classifier
+from edge.contract import ModelFile
 from edge.errors import InputError
+from edge.files import sha256
+from edge.preprocessing import MAXIMUM_BYTES
 
 RESAMPLES = 2000
 _QUANTILES = (2.5, 97.5)
+_CELLS = 4_000_000
+"""Weights that one block of resamples may hold."""
 
 Counts = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Resampled:
-    """A score with the 2.5 and 97.5 percentile of its values over resampled sessions."""
+class _Answers:
+    """Rows that were classified with their probabilities, what could not be, and repeated pictures left out."""
 
-    value: float
-    low: float
-    high: float
+    rows: tuple[int, ...]
+    probabilities: tuple[Sequence[float], ...]
+    problems: tuple[str, ...]
+    repeated: int
 
 
 def parse_map(texts: Sequence[str]) -> dict[str, str]:
@@ -56,16 +64,19 @@ def parse_map(texts: Sequence[str]) -> dict[str, str]:
 def match_classes(
     classes: Sequence[str], labels: Sequence[str], given: Mapping[str, str], where: str
 ) -> dict[str, str]:
-    """Data class -> model label: as given, else where the spelling is the same but for case, `_` and `-`.
+    """Data class -> model label: as given, else where the spelling is the same.
+
+    Letter case, `_`, `-` and the misspellings of `convert.dataset.canonical_label` do not matter.
 
     Raises:
-        InputError: a given class does not exist on its side, or no class is shared.
+        InputError: a given class does not exist on its side or is given two labels, or no two classes are shared.
     """
     by_plain = {_plain(name): name for name in labels}
-    theirs_by_plain = {_plain(name): name for name in classes}
     found = {name: by_plain[_plain(name)] for name in classes if _plain(name) in by_plain}
+    known = {_plain(name) for name in classes}
+    chosen: dict[str, str] = {}
     for theirs, ours in given.items():
-        if _plain(theirs) not in theirs_by_plain:
+        if _plain(theirs) not in known:
             raise InputError(
                 f"{where}: no class {theirs!r} as --map has it; its classes are {', '.join(classes)}"
             )
@@ -73,7 +84,13 @@ def match_classes(
             raise InputError(
                 f"the model knows no class {ours!r} as --map has it; it knows {', '.join(labels)}"
             )
-        found[theirs_by_plain[_plain(theirs)]] = by_plain[_plain(ours)]
+        label = by_plain[_plain(ours)]
+        if chosen.setdefault(_plain(theirs), label) != label:
+            raise InputError(
+                f"--map gives the class {theirs!r} two of the model's, {chosen[_plain(theirs)]} and {label}; leave one"
+                " of them away"
+            )
+    found |= {name: chosen[_plain(name)] for name in classes if _plain(name) in chosen}
     if len(set(found.values())) < 2:
         raise InputError(
             f"{where}: {len(set(found.values()))} class(es) shared with the model, two are needed; its classes are"
@@ -103,53 +120,45 @@ def transfer(
         report: called after each picture.
 
     Returns:
-        An entry of kind "transfer". Pictures that cannot be read are named in it and not scored.
+        An entry of kind "transfer". Pictures that are missing or cannot be read are named in it and not scored; the
+        same picture twice counts once.
 
     Raises:
-        InputError: no shared classes, or no readable picture of them.
+        InputError: no shared classes, no readable picture of them, one picture in two classes, or data that tell
+            nothing of transfer: the model's own, or a journal of decisions.
     """
     settings = settings or Settings()
     classifier = Classifier.open(model, runtime)
     labels = classifier.contract.labels
     readings = read_readings(data)
+    _check_source(readings)
     mapped = match_classes(readings.classes, labels, given, str(data))
     shared = [label for label in labels if label in mapped.values()]
-    wanted = np.array(
-        [
-            row
-            for row in range(len(readings))
-            if readings.classes[readings.labels[row]] in mapped and readings.files[row] is not None
-        ],
-        dtype=np.intp,
-    )
-    probabilities, problems, read = [], [], []
-    for row in wanted:
-        file = readings.files[row]
-        assert file is not None
-        try:
-            probabilities.append(classifier.classify_path(file).probabilities)
-            read.append(row)
-        except InputError as error:
-            problems.append(str(error))
-        if report is not None:
-            report()
-    if not read:
-        raise InputError(f"{data}: no picture of a shared class can be read")
-    kept = _renamed(readings.take(np.array(read)), mapped, shared)
+    contents = tuple(_content(file) for file in readings.files)
+    _refuse_own_data(readings, contents, mapped, classifier.model)
+    answers = _classify(classifier, readings, mapped, contents, report)
+    problems = answers.problems
+    if not answers.rows:
+        raise InputError(
+            f"{data}: no picture of a shared class can be read, {len(problems):,} failed, for example: {problems[0]}"
+        )
+    kept = _renamed(readings.take(np.array(answers.rows)), mapped, shared)
     if len(kept.classes) < 2:
-        raise InputError(f"{data}: readable pictures of one shared class only; two are needed")
-    output = np.array(probabilities)
+        failed = f" ({len(problems):,} failed, for example: {problems[0]})" if problems else ""
+        raise InputError(f"{data}: readable pictures of one shared class only, two are needed{failed}")
+    output = np.array(answers.probabilities)
     columns = [labels.index(label) for label in kept.classes]
     free = output.argmax(axis=1)
     restricted = output[:, columns].argmax(axis=1)
-    timed = any(time is not None for time in kept.times)
-    groups = grouping(kept, "burst") if timed else None
-    # Without times nothing shows which pictures belong together: each is taken by itself, and that is said.
+    timed = sum(time is not None for time in kept.times)
+    kind = default_kind(kept)
+    groups = None if kind is None else grouping(kept, kind)
+    # Without groups and times nothing shows which pictures belong together: each is taken by itself, and that is said.
     cluster = np.arange(len(kept)) if groups is None else groups.codes
     in_free = _by_cluster(kept.labels, free, cluster, len(kept.classes), len(labels))
     in_restricted = _by_cluster(kept.labels, restricted, cluster, len(kept.classes), len(kept.classes))
     baseline = None
-    if timed:
+    if timed and len(kept) >= CV_FOLDS:
         only_times = replace(kept, variables=(), part=None)
         scores = score_baselines(only_times, groups, settings, wanted=("cv", "disjoint"), chance=False).scores
         baseline = {
@@ -167,11 +176,9 @@ def transfer(
         "left_out": [name for name in readings.classes if name not in mapped],
         "missing": [label for label in labels if label not in kept.classes],
         "images": {name: int(counts[number]) for number, name in enumerate(kept.classes)},
-        "unreadable": problems,
-        "sessions": {
-            "unit": "picture" if groups is None else "burst",
-            "number": len(np.unique(cluster)),
-        },
+        "unreadable": list(problems),
+        "sessions": {"unit": kind or "picture", "number": len(np.unique(cluster))},
+        "timed": timed,
         "resampling": {"resamples": resamples, "seed": seed},
         "chance": 1 / len(kept.classes),
         "majority": float(counts.max() / counts.sum()),
@@ -182,7 +189,14 @@ def transfer(
             "restricted": in_restricted.sum(axis=0).astype(int).tolist(),
         },
         "time_baseline": baseline,
-        "notes": list(readings.notes),
+        "notes": [
+            *readings.notes,
+            *(
+                [f"{answers.repeated:,} picture(s) that stand there twice were counted once."]
+                if answers.repeated
+                else []
+            ),
+        ],
     }
     return Entry(
         kind="transfer",
@@ -193,11 +207,106 @@ def transfer(
             "digest": readings.digest,
             "images": len(kept),
             "source": readings.source,
-            "split": "independent data set",
+            "split": "given as another data set, not checked picture by picture",
             "seed": None,
             "part": "all pictures of the shared classes",
         },
     )
+
+
+def _classify(
+    classifier: Classifier,
+    readings: Readings,
+    mapped: Mapping[str, str],
+    contents: Sequence[str],
+    report: Callable[[], None] | None,
+) -> _Answers:
+    """Classify the pictures of shared classes, each content once.
+
+    Raises:
+        InputError: the same picture stands in two classes.
+    """
+    rows, probabilities, problems = [], [], []
+    first: dict[str, int] = {}
+    repeated = 0
+    for row, (number, file, content) in enumerate(
+        zip(readings.labels, readings.files, contents, strict=True)
+    ):
+        label = mapped.get(readings.classes[number])
+        if label is None:
+            continue
+        if file is None:
+            problems.append(
+                f"{readings.names[row]}: no such picture file below {readings.path.parent}; mend its path in"
+                f" {readings.path.name}"
+            )
+            continue
+        before = first.get(content)
+        if before is not None:
+            if mapped[readings.classes[readings.labels[before]]] != label:
+                raise InputError(
+                    f"{readings.path}: the same picture stands in two classes, {readings.names[before]} and"
+                    f" {readings.names[row]}; remove the wrong one"
+                )
+            repeated += 1
+            continue
+        if content:
+            first[content] = row
+        try:
+            probabilities.append(classifier.classify_path(file).probabilities)
+            rows.append(row)
+        except InputError as error:
+            problems.append(str(error))
+        if report is not None:
+            report()
+    return _Answers(tuple(rows), tuple(probabilities), tuple(problems), repeated)
+
+
+def _check_source(readings: Readings) -> None:
+    if readings.source == "journal":
+        raise InputError(
+            f"{readings.path}: the classes of a journal are what a model decided, so a score against them tells"
+            " nothing; give pictures in class folders, or a table with the classes that a person saw"
+        )
+    if readings.source == "table" and not (readings.columns or {}).get("path"):
+        raise InputError(
+            f"{readings.path}: no column names picture files (such as path, picture or image); add one, with paths that"
+            " start from the table's folder"
+        )
+
+
+def _content(file: Path | None) -> str:
+    """SHA-256 of a picture file; "" where it cannot be read (classifying it says why)."""
+    try:
+        if file is None or file.stat().st_size > MAXIMUM_BYTES:
+            return ""
+        return sha256(file.read_bytes())
+    except OSError:
+        return ""
+
+
+def _refuse_own_data(
+    readings: Readings, contents: Sequence[str], mapped: Mapping[str, str], model: ModelFile
+) -> None:
+    """Refuse the data set that the model comes from, whatever its files and folders are called now.
+
+    The contract holds one digest of that set and no list of its pictures, so a part of it is not recognised.
+    """
+    training = model.contract.training
+    if training is None:
+        return
+    pictures = {
+        (mapped.get(readings.classes[label], readings.classes[label]), content)
+        for label, content in zip(readings.labels, contents, strict=True)
+        if content
+    }
+    photographs = tuple(Photograph("", label, content, None) for label, content in sorted(pictures))
+    if training.data_digest in (readings.digest, Dataset(readings.path, (), photographs, (), ()).digest):
+        raise InputError(
+            f"{readings.path}: these are the data that {model.path} was trained on, so a score on them says nothing of"
+            " transfer; give pictures from elsewhere, and see the model's own test part with: mango-bench robustness"
+            " --images held-out"
+        )
 
 
 def _renamed(readings: Readings, mapped: Mapping[str, str], shared: Sequence[str]) -> Readings:
@@ -224,20 +333,43 @@ def _by_cluster(
 
 
 def _scores(matrices: Counts, columns: Sequence[int], resamples: int, seed: int) -> dict[str, Any]:
-    """Accuracy and macro-F1 of all clusters together, with intervals over resampled clusters."""
-    count = len(matrices)
-    weights = np.random.default_rng([seed, 5]).multinomial(count, [1 / count] * count, size=resamples)
-    resampled = np.tensordot(weights.astype(np.float64), matrices, axes=1)
+    """Accuracy and macro-F1 of all clusters together, with intervals over resampled clusters.
+
+    A single cluster, or clusters that all score alike, show nothing of how others would differ: low and high are
+    None then, for an interval without width would claim certainty.
+    """
     whole = matrices.sum(axis=0)[np.newaxis]
-    found: dict[str, Any] = {}
-    for name, score in (("accuracy", _accuracy), ("macro_f1", _macro_f1)):
+    found: dict[str, Any] = {
+        name: {"value": float(score(whole, columns)[0]), "low": None, "high": None}
+        for name, score in _METRICS.items()
+    }
+    if len(matrices) < 2:
+        return found
+    resampled = _resampled(matrices, resamples, seed)
+    for name, score in _METRICS.items():
         low, high = np.percentile(score(resampled, columns), _QUANTILES)
-        found[name] = {
-            "value": float(score(whole, columns)[0]),
-            "low": float(low),
-            "high": float(high),
-        }
+        if low < high:
+            found[name] |= {"low": float(low), "high": float(high)}
     return found
+
+
+def _resampled(matrices: Counts, resamples: int, seed: int) -> Counts:
+    """Sums of resampled clusters, float64 (resamples, rows, columns)."""
+    count = len(matrices)
+    generator = np.random.default_rng([seed, 5])
+    # In blocks: the weights of all resamples of many single pictures would not fit in memory.
+    block = max(1, _CELLS // count)
+    sums = [
+        np.tensordot(
+            generator.multinomial(count, [1 / count] * count, size=min(block, resamples - start)).astype(
+                float
+            ),
+            matrices,
+            axes=1,
+        )
+        for start in range(0, resamples, block)
+    ]
+    return np.concatenate(sums)
 
 
 def _accuracy(matrices: Counts, columns: Sequence[int]) -> Counts:
@@ -254,9 +386,12 @@ def _macro_f1(matrices: Counts, columns: Sequence[int]) -> Counts:
     return np.asarray((f1 * present).sum(axis=1) / present.sum(axis=1), dtype=np.float64)
 
 
-def _interval(interval: Any) -> dict[str, float]:
+_METRICS = {"accuracy": _accuracy, "macro_f1": _macro_f1}
+
+
+def _interval(interval: Interval) -> dict[str, float]:
     return {"value": interval.mean, "low": interval.low, "high": interval.high}
 
 
 def _plain(name: str) -> str:
-    return " ".join(re.split(r"[\s_-]+", name.strip())).casefold()
+    return " ".join(re.split(r"[\s_-]+", canonical_label(name))).casefold()

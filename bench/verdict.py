@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bench.fusion import caveats
 from bench.interval import Interval
 from bench.reading import Readings
 from bench.session import Grouping
@@ -107,7 +108,7 @@ def judge(
         )
         finding = "open"
     sentences += _given_sentences(scores, crops, readings)
-    sentences += _fusion_sentences(crops)
+    sentences += _fusion_sentences(crops, settings)
     if duplicates:
         crossing = duplicates["across"].get("given") or duplicates["across"]["random"]
         split = "given" if "given" in duplicates["across"] else "random"
@@ -161,7 +162,7 @@ def _given_sentences(scores: Scores, crops: Sequence[CropAudit], readings: Readi
     return [text + "."]
 
 
-def _fusion_sentences(crops: Sequence[CropAudit]) -> list[str]:
+def _fusion_sentences(crops: Sequence[CropAudit], settings: Settings) -> list[str]:
     sentences = []
     for crop in crops:
         if crop.fusion is None:
@@ -186,6 +187,17 @@ def _fusion_sentences(crops: Sequence[CropAudit]) -> list[str]:
                 f"{where}Adding {gain.addition} to the picture changes macro-F1 by {mixed} points on mixed sessions and"
                 f" by {apart} points on held-out ones: {ending}."
             )
+        sentences += [
+            f"{where}{sentence}"
+            for sentence in caveats(
+                crop.fusion.pictures,
+                crop.fusion.missing,
+                crop.fusion.seen,
+                crop.fusion.shortfalls,
+                settings.floor_pictures,
+                settings.floor_groups,
+            )
+        ]
     return sentences
 
 

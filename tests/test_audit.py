@@ -17,12 +17,18 @@ from conftest import Command
 
 from bench.audit import audit
 from bench.baseline import Settings
+from bench.cli.audit import _lines
 from bench.embedding import Embeddings
+from bench.fold import stratified
+from bench.fusion import match, score_fusion
 from bench.reading import Readings, Variable, read_readings
 from bench.report.audit import section
 from bench.report.page import render_html, sections
 from bench.result import Entry, read_results, write_results
+from bench.session import grouping
+from edge.classifier import DEFAULT_MODEL
 from edge.errors import InputError
+from edge.files import sha256
 
 QUICK = Settings(seeds=3, trees=10)
 START = datetime(2021, 11, 6, 8, 0, 0)
@@ -294,6 +300,129 @@ def test_only_unseen_pictures_are_fused_when_asked() -> None:
     whole = run(readings, embeddings=replace(found, part=part))
     assert whole.body["crops"][0]["fusion"]["seen"] == len(readings) // 2
     assert "flattered" in " ".join(section([whole]).warnings)
+
+
+def test_nothing_but_seen_pictures_is_refused_with_the_reason() -> None:
+    readings = made(sessions=9, sensor=of_class)
+    found = replace(seen_by_picture(readings), part=("training",) * len(readings))
+    with pytest.raises(InputError, match="trained or tuned on all of these pictures"):
+        run(readings, embeddings=found, unseen=True)
+
+
+def test_another_picture_under_the_same_path_is_not_fused() -> None:
+    readings = made(sessions=9, sensor=of_class)
+    names = tuple(f"{row:016x}" for row in range(len(readings)))
+    found = replace(seen_by_picture(readings), identities=names)
+    assert list(match(replace(readings, identities=names[::-1]), found)) == list(range(len(readings)))[::-1]
+    others = replace(readings, identities=tuple(f"f{name[1:]}" for name in names))
+    with pytest.raises(InputError, match="none of these pictures"):
+        run(others, embeddings=found)
+    # Where one side does not know the content, the path is all there is.
+    assert list(match(others, replace(found, identities=("",) * len(readings)))) == list(range(len(readings)))
+
+
+def test_a_table_is_matched_by_the_content_of_its_pictures(tmp_path: Path) -> None:
+    readings = made(sessions=2, pictures=2)
+    files = tuple(tmp_path / name for name in readings.names)
+    for file in files:
+        file.write_bytes(file.name.encode())
+    names = tuple(sha256(file.read_bytes())[:16] for file in files)
+    moved = replace(seen_by_picture(readings), identities=names, paths=tuple(f"x/{name}" for name in names))
+    assert list(match(replace(readings, files=files), moved)) == [0, 1, 2, 3]
+
+
+def two_crops() -> Readings:
+    first, second = made(seed=3, sensor=of_class), made(seed=4, sensor=of_class)
+    return replace(
+        first,
+        labels=np.concatenate([first.labels, second.labels]),
+        times=first.times + second.times,
+        groups=(first.groups or ()) + tuple(f"c{group}" for group in second.groups or ()),
+        crops=("maize", "rice"),
+        crop=np.repeat([0, 1], len(first)),
+        variables=(replace(first.variables[0], values=np.tile(first.variables[0].values, 2)),),
+        names=first.names + tuple(f"r{name}" for name in second.names),
+        files=first.files + second.files,
+    )
+
+
+def test_a_crop_without_predictions_is_named_and_the_others_are_fused() -> None:
+    readings = two_crops()
+    found = seen_by_picture(readings.take(np.flatnonzero(readings.crop == 0)))
+    for unseen in (False, True):
+        part = ("test",) * len(found.paths) if unseen else found.part
+        entry = run(readings, embeddings=replace(found, part=part), unseen=unseen)
+        maize, rice = entry.body["crops"]
+        assert maize["fusion"]["pictures"] == len(found.paths)
+        assert rice["fusion"] is None
+        assert any("rice: no gain of fusion: the predictions" in note for note in entry.body["notes"])
+        assert entry.body["average"]["fusion"]["scores"] == maize["fusion"]["scores"]
+        section([entry])
+
+
+def test_what_makes_fusion_doubtful_is_said_aloud() -> None:
+    readings = made(sensor=of_class)
+    found = seen_by_picture(readings)
+    rows = list(range(0, len(readings), 4))
+    few = replace(
+        found,
+        paths=tuple(found.paths[row] for row in rows),
+        identities=("",) * len(rows),
+        part=("training", "test") * (len(rows) // 2),
+        probabilities=found.probabilities[rows],
+    )
+    entry = run(readings, embeddings=few, settings=replace(QUICK, floor_pictures=15))
+    fusion = entry.body["crops"][0]["fusion"]
+    assert not entry.body["crops"][0]["baselines"]["shortfalls"]
+    assert {one["label"] for one in fusion["shortfalls"]} == set(CLASSES)
+    assert all((one["of"], one["groups"]) == (9, 10) for one in fusion["shortfalls"])
+    text = "\n".join(_lines(entry.body))
+    assert text.count("coverage of fusion: ") == 3
+    for words in (
+        "test blight, healthy, rust with fewer than 15 pictures",
+        "trained or tuned on 45 of the 90 pictures",
+        "270 pictures have no prediction",
+    ):
+        assert words in entry.body["verdict"]["paragraph"]
+        assert words in text
+    unknown = run(readings, embeddings=found)
+    assert "is not known" in unknown.body["verdict"]["paragraph"]
+
+
+def test_a_row_cap_leaves_every_seed_the_same_folds(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = set()
+
+    def spy(labels: Any, count: int, seed: int) -> Any:
+        counts.add(count)
+        return stratified(labels, count, seed)
+
+    monkeypatch.setattr("bench.fusion.stratified", spy)
+    readings = made(
+        sessions=12, pictures=20, sensor=of_class, label=lambda session, _: max(session % 2, session // 5)
+    )
+    # The last class is left two pictures in each of two sessions: most draws miss one of the two.
+    rare = np.flatnonzero(readings.labels == 2)
+    kept = np.setdiff1d(np.arange(len(readings)), np.setdiff1d(rare, rare[[0, 1, -2, -1]]))
+    readings = readings.take(kept)
+    settings = Settings(seeds=5, trees=5, rows=80)
+    found = score_fusion(readings, grouping(readings, "group"), seen_by_picture(readings), settings)
+    for by_name in found.scores.values():
+        assert {len(interval.values) for interval in by_name.values()} == {5}
+    assert set(found.scores) == {"in distribution", "disjoint"}
+    # As many folds on mixed sessions as on held-out ones.
+    assert counts == {2}
+    [short] = [one for one in found.shortfalls if one.label == "rust"]
+    assert (short.groups, short.of) == (2, 10)
+
+
+def test_scores_of_a_model_are_said_to_be_of_its_own_data() -> None:
+    entry = run(made(sessions=9), models=[str(DEFAULT_MODEL)])
+    text = "\n".join(_lines(entry.body))
+    assert "of the model's own data, which are not known to be these: macro-F1" in text
+    assert "not known to be these" in str(section([entry]).tables[0].rows)
+    own = json.loads(json.dumps(entry.body))
+    own["models"][0]["same_data"] = True
+    assert "not known to be these" not in "\n".join(_lines(own))
 
 
 def test_the_result_file_and_the_page_hold_the_four_figures(tmp_path: Path) -> None:

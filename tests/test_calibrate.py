@@ -15,6 +15,7 @@ from bench.drawing import draw_samples
 from bench.field import measure_rate, pictures_of_size
 from bench.gates import other_things, packaged_pictures
 from bench.video import write_walk
+from convert.baseline import beside
 from convert.calibration import calibrate
 from convert.dataset import Dataset, index
 from convert.split import Split, make_split, part_of, write_split
@@ -109,6 +110,9 @@ def test_the_commands_print_what_they_measured(
     assert model.read_bytes() == calibrated.read_bytes()
     temperature = calibration_of(read_model(model).contract).temperature
     assert f"temperature {temperature:.4f}" in done.stdout
+    for part in ("validation", "test"):
+        [line] = [line for line in done.stdout.splitlines() if line.startswith(f"  {part}")]
+        assert beside(drawn, split, part) in line
     out = tmp_path / "gates.json"
     done = command(
         *("mango-bench", "gates", "--data", drawn.root, "--model", model),

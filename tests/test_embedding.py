@@ -123,6 +123,13 @@ def rewrite(path: Path, **changed: np.ndarray) -> None:
         {"paths": np.array([1, 2, 3])},
         {"labels": np.array([{"a": 1}, {}], dtype=object)},
         {"part": np.array(["x"])},
+        {"labels": np.array(["a", "a"])},
+        {"labels": np.array("ab")},
+        {"paths": np.array("a/1.jpg")},
+        {"model": np.array([1, 2])},
+        {"format": np.array(["mango-leaf-embedding"] * 2)},
+        {"paths": np.array(["a/1.jpg", "b/2.jpg", "a/1.jpg"])},
+        {"probabilities": np.full((3, 2), 50.0, np.float32)},
     ],
 )
 def test_damaged_files_and_pickles_are_refused(tmp_path: Path, changed: dict[str, np.ndarray]) -> None:
@@ -158,7 +165,17 @@ def test_predictions_of_classify_are_read(tmp_path: Path) -> None:
     for text, words in (
         ("path\nx\n", "needs the columns"),
         ("path,label_1,probability_1\nx,a,much\n", "line 2"),
+        ("path,label_1,probability_1\nx,a,nan\n", "not from 0 to 1"),
+        ("path,label_1,probability_1\nx,a,93\n", "not from 0 to 1"),
+        ("path,label_1,probability_1\nx,,0.9\n", "line 2 names a class twice or leaves one out"),
+        ("path,label_1,probability_1,label_2,probability_2\nx,a,0.9,a,0.1\n", "line 2 names a class twice"),
+        ("path,label_1,probability_1\nx,a,0.9\nx,b,0.8\n", "line 3 is a second prediction for x"),
+        ("path,label_1,probability_1\n\n", "holds no prediction"),
     ):
         path.write_text(text)
         with pytest.raises(InputError, match=words):
             read_embeddings(path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(InputError, match="cannot be read"):
+        read_embeddings(path)

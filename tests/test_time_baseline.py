@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from convert.baseline import time_baseline, time_features
+from convert.baseline import beside, time_baseline, time_features
 from convert.dataset import Dataset, Photograph, index
 from convert.split import make_split, random_split
 
@@ -34,6 +34,8 @@ def test_a_class_that_has_its_own_day_is_told_by_the_clock() -> None:
     assert baseline is not None
     assert baseline["accuracy"] == baseline["macro_f1"] == 1.0
     assert baseline["images"] == 12
+    words = beside(dataset, random_split(dataset), "validation")
+    assert words == "capture time alone on the same part: accuracy 1.0000, macro-F1 1.0000"
 
 
 def test_the_clock_says_nothing_of_classes_photographed_in_turn() -> None:
@@ -53,6 +55,7 @@ def test_the_clock_says_nothing_of_classes_photographed_in_turn() -> None:
 def test_unknown_times_give_no_baseline_and_some_unknown_are_counted() -> None:
     dataset = _dataset({"Healthy": 0, "Sooty Mould": 1}, 40, timed=False)
     assert time_baseline(dataset, random_split(dataset)) is None
+    assert "no time baseline stands beside it" in beside(dataset, random_split(dataset), "test")
     timed = _dataset({"Healthy": 0, "Sooty Mould": 1}, 40).photographs
     half = tuple(
         p if number % 2 else q for number, (p, q) in enumerate(zip(timed, dataset.photographs, strict=True))

@@ -153,6 +153,8 @@ def _given(readings: Readings, split: str) -> Readings:
 
 def _lines(body: Mapping[str, Any]) -> list[str]:
     from bench.baseline import BASELINES, PROTOCOLS
+    from bench.fold import Shortfall
+    from bench.report.audit import OTHER_DATA
 
     lines = ["", "Macro-F1 without any picture, mean over seeds [95 % interval]:"]
     for protocol, by_baseline in body["average"]["scores"].items():
@@ -163,26 +165,22 @@ def _lines(body: Mapping[str, Any]) -> list[str]:
                 interval = f"{f1['mean']:.3f} [{f1['low']:.3f}, {f1['high']:.3f}]"
                 lines.append(f"    {baseline:<15} {interval}   accuracy {right['mean']:.3f}")
     for model in body["models"]:
+        elsewhere = "" if model["same_data"] else OTHER_DATA
         for score in model["scores"]:
             baseline = score["time_baseline"]
             beside = "unknown" if baseline is None else f"{baseline['macro_f1']:.3f}"
             lines.append(
                 f"  {model['name']}{'' if score['own'] else ' (sister)'}, split {score['split']} (seed"
-                f" {score['seed']}), {score['part']}: macro-F1 {score['macro_f1']:.3f}, accuracy"
+                f" {score['seed']}), {score['part']}{elsewhere}: macro-F1 {score['macro_f1']:.3f}, accuracy"
                 f" {score['accuracy']:.3f}; capture time alone on the same split {beside}"
             )
     for crop in body["crops"]:
         where = f"{crop['name']}: " if crop["name"] else ""
+        floor = (body["settings"]["floor_pictures"], body["settings"]["floor_groups"])
         for shortfall in crop["baselines"]["shortfalls"]:
-            from bench.fold import Shortfall
-
-            lines.append(
-                "  coverage: "
-                + where
-                + Shortfall(**shortfall).sentence(
-                    body["settings"]["floor_pictures"], body["settings"]["floor_groups"]
-                )
-            )
+            lines.append(f"  coverage: {where}{Shortfall(**shortfall).sentence(*floor)}")
+        for shortfall in (crop["fusion"] or {"shortfalls": ()})["shortfalls"]:
+            lines.append(f"  coverage of fusion: {where}{Shortfall(**shortfall).sentence(*floor)}")
     lines += [f"  note: {note}" for note in body["notes"]]
     lines += ["", f"Finding: {body['verdict']['finding']}", body["verdict"]["paragraph"], "", "What to do:"]
     lines += [f"- {step}" for step in body["verdict"]["next_steps"]]

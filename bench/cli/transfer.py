@@ -14,7 +14,9 @@ from bench.cli.app import app
 @app.command()
 def transfer(
     model: Annotated[Path, typer.Argument(help="Model file.")],
-    data: Annotated[Path, typer.Argument(help="Folder of class folders of the other data set.")],
+    data: Annotated[
+        Path, typer.Argument(help="The other data set: folder of class folders, or table with picture paths.")
+    ],
     class_map: Annotated[
         list[str] | None,
         typer.Option("--map", help="'Theirs=Ours,...': the data's class, then the model's; may be repeated."),
@@ -30,11 +32,12 @@ def transfer(
 ) -> None:
     """Score a model on pictures from elsewhere, beside its own score and the capture time alone.
 
-    Classes that are spelled alike (but for case, _ and -) need no --map. Pictures that cannot be read are named
-    and not scored; the exit status is then 1.
+    Classes that are spelled alike (but for case, _ and -) need no --map. Pictures that are missing or cannot be read
+    are named and not scored; the exit status is then 1. Whole sessions are resampled: those that a table names, else
+    bursts by capture time.
     """
     from bench.baseline import Settings
-    from bench.report.transfer import lines
+    from bench.report.transfer import lines, warnings
     from bench.result import write_results
     from bench.transfer import parse_map
     from bench.transfer import transfer as run
@@ -53,6 +56,8 @@ def transfer(
         complain(f"error: {problem}")
     for line in lines(entry):
         typer.echo(line)
+    for line in warnings(entry):
+        typer.echo(f"warning: {line}")
     if out is not None:
         write_results(out, [entry], sys.argv)
     if report is not None:

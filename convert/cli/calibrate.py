@@ -26,6 +26,7 @@ def calibrate(
     ] = 0.9,
 ) -> None:
     """Fit confidence to the validation part, and print how well it holds there and on the test part."""
+    from convert.baseline import beside
     from convert.calibration import calibrate as fit_to
     from convert.cli.split import describe
     from convert.dataset import index
@@ -35,6 +36,7 @@ def calibrate(
     dataset = index(data)
     describe(dataset)
     chosen = open_split(split, dataset, seed)
+    baselines = {part: beside(dataset, chosen, part) for part in ("validation", "test")}
     found = fit_to(model, dataset, chosen, right, complain)
     typer.echo(
         f"{model}: temperature {found.temperature:.4f}, uncertain below {found.uncertain_below:.4f}"
@@ -45,5 +47,6 @@ def calibrate(
             f"  {part.part:<10} {part.images} photographs: expected calibration error {part.ece_before:.4f} ->"
             f" {part.ece_after:.4f}, negative log-likelihood {part.nll_before:.3f} -> {part.nll_after:.3f};"
             f" accuracy {part.accuracy:.4f}, without the uncertain {part.covered_accuracy:.4f}"
-            f" ({part.covered:.1%} covered); taken for no leaf: {found.foreign[part.part]:.2%}"
+            f" ({part.covered:.1%} covered); {baselines[part.part]}; taken for no leaf:"
+            f" {found.foreign[part.part]:.2%}"
         )

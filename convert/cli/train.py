@@ -35,7 +35,7 @@ def train(
 
     Run it again after an interruption: it goes on from the last whole epoch, with the same result.
     """
-    from convert.baseline import time_baseline
+    from convert.baseline import beside
     from convert.cli.split import describe
     from convert.dataset import index
     from convert.split import open_split
@@ -68,15 +68,9 @@ def train(
             head=head,
         )
     best = trained.best
-    baseline = time_baseline(dataset, chosen, part="validation")
-    beside = (
-        "capture times are unknown, so no time baseline stands beside it"
-        if baseline is None
-        else f"capture time alone on the same part: accuracy {baseline['accuracy']:.4f}, macro-F1"
-        f" {baseline['macro_f1']:.4f}"
-    )
     typer.echo(
         f"{folder}: best epoch {best.epoch} of {len(trained.history)}, validation accuracy"
         f" {best.validation_accuracy:.4f}, macro-F1 {best.validation_macro_f1:.4f} (split {chosen.name},"
-        f" seed {chosen.seed}, validation part); {beside}; weights {trained.weights_digest[:12]}"
+        f" seed {chosen.seed}, validation part); {beside(dataset, chosen, 'validation')}; weights"
+        f" {trained.weights_digest[:12]}"
     )
