@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -67,7 +68,13 @@ def side_by_side(
     """
 
     def one(task: dict[str, Any]) -> Result | InputError:
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        # Ctrl-C ends it without a traceback.
+        with ProcessPoolExecutor(
+            1,
+            mp_context=get_context("spawn"),
+            initializer=signal.signal,
+            initargs=(signal.SIGINT, signal.SIG_DFL),
+        ) as pool:
             try:
                 return pool.submit(work, **task).result()
             except InputError as error:
