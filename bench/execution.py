@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -33,7 +34,13 @@ def run_processes(
         InputError: a process was killed, for example because memory ran out; or what `work` raised.
     """
     # Fresh processes: a forked one would inherit the threads of the runtime in an unknown state.
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    # Ctrl-C ends them without a traceback beside the one line of the command.
+    pool = ProcessPoolExecutor(
+        jobs,
+        mp_context=get_context("spawn"),
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_DFL),
+    )
     waiting = iter(tasks)
     try:
         running: dict[Future[Result], Task] = {

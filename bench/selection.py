@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ from convert.dataset import Dataset, Photograph, capture_time, exif_time
 from convert.split import KINDS, SEED, Split, chains, identity, make_split, part_of
 from edge.contract import Contract
 from edge.errors import InputError
-from edge.files import sha256
+from edge.files import read_regular, sha256
 from edge.photograph import find_photographs
+from edge.preprocessing import MAXIMUM_BYTES
 
 CHOICES = ("held-out", "all", "fresh", "unlabelled")
 PART = "test"
@@ -87,7 +89,7 @@ def unlabelled_dataset(folder: Path) -> Dataset:
     duplicates = []
     for path in found.paths:
         try:
-            digest = sha256(path.read_bytes())
+            digest = sha256(read_regular(path, "a picture", MAXIMUM_BYTES))
         except OSError as error:
             raise InputError(
                 f"{path}: cannot be read ({error.strerror or error}); mend or remove it"
@@ -251,7 +253,13 @@ def baseline(selection: Selection, contracts: Sequence[Contract]) -> tuple[Mappi
             if score.split_digest == split.digest and score.part == PART and score.time_baseline:
                 return {**score.time_baseline, "part": PART, "split": split.name}, ""
     try:
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        # Ctrl-C ends it without a traceback.
+        with ProcessPoolExecutor(
+            1,
+            mp_context=get_context("spawn"),
+            initializer=signal.signal,
+            initargs=(signal.SIGINT, signal.SIG_DFL),
+        ) as pool:
             found = pool.submit(time_baseline, selection.dataset, split).result()
     except InputError as error:
         return None, str(error)

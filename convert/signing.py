@@ -79,12 +79,15 @@ def sign_model(
         runtime: gives the golden outputs.
 
     Raises:
-        InputError: key, model or number cannot be used, or the number is below the one the file carries.
+        InputError: key, model or number cannot be used, the number is below the one the file carries, or
+            `out` is no regular file.
     """
     if not 1 <= release < 2**53:
         raise InputError(
             f"release {release}: give a whole number from 1 on, higher than that of the last release"
         )
+    if out is not None and out.exists() and not out.is_file():
+        raise InputError(f"{out}: a folder, device or pipe cannot hold a model; name a file to write")
     private = read_private_key(key)
     classifier = Classifier.open(model, runtime)
     before = release_of(classifier.contract)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -89,8 +90,12 @@ def features(fitted: Pixels) -> Floats:
     return np.concatenate([np.sqrt(np.concatenate([hues, greys]) / hue.size), whole, np.log1p(texture)])
 
 
-def appearance_of(contract: Contract) -> Appearance | None:
+def appearance_of(contract: Contract, where: Path | str = "the model") -> Appearance | None:
     """The measure that a model carries; None where it carries none.
+
+    Args:
+        contract: the model's contract.
+        where: what to call the file in a message.
 
     Raises:
         InputError: it is malformed.
@@ -102,12 +107,12 @@ def appearance_of(contract: Contract) -> Appearance | None:
         mean = np.asarray(values["mean"], dtype=np.float64)
         inverse = np.asarray(values["inverse_covariance"], dtype=np.float64)
         limit = float(values["limit"])
-    except (TypeError, KeyError, ValueError):
-        raise InputError(_WRONG) from None
+    except (TypeError, KeyError, ValueError, OverflowError):
+        raise InputError(f"{where}: {_WRONG}") from None
     if mean.shape != (FEATURES,) or inverse.shape != (FEATURES, FEATURES):
-        raise InputError(_WRONG)
+        raise InputError(f"{where}: {_WRONG}")
     if not (np.isfinite(mean).all() and np.isfinite(inverse).all() and math.isfinite(limit) and limit > 0):
-        raise InputError(_WRONG)
+        raise InputError(f"{where}: {_WRONG}")
     return Appearance(mean, inverse, limit)
 
 
@@ -122,4 +127,4 @@ def appearance_to_json(appearance: Appearance) -> Mapping[str, Any]:
     }
 
 
-_WRONG = "the model's contract has a malformed appearance; make it again with: mango-convert calibrate"
+_WRONG = "its contract is wrong: extra.appearance is malformed; make it again with: mango-convert calibrate"

@@ -7,9 +7,9 @@ is the same. A quantised probability of 0 stands for anything up to half a step;
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ TEMPERATURE = "temperature"
 UNCERTAIN_BELOW = "uncertain_below"
 """Keys in `Contract.extra`."""
 
+_TEMPERATURES = (1e-3, 1e3)
 _FLOOR = 1e-7  # of float outputs: below, float32 softmax gives little but rounding
 
 
@@ -35,8 +36,12 @@ class Calibration:
     measured: bool = False
 
 
-def calibration_of(contract: Contract) -> Calibration:
+def calibration_of(contract: Contract, where: Path | str = "the model") -> Calibration:
     """What a model carries; for one that was never calibrated, temperature 1 and threshold 0.5.
+
+    Args:
+        contract: the model's contract.
+        where: what to call the file in a message.
 
     Raises:
         InputError: a value is not a number or out of range.
@@ -44,10 +49,9 @@ def calibration_of(contract: Contract) -> Calibration:
     extra = contract.extra
     if TEMPERATURE not in extra and UNCERTAIN_BELOW not in extra:
         return Calibration()
-    values = [_number(extra, key) for key in (TEMPERATURE, UNCERTAIN_BELOW)]
-    if values[0] == 0 or values[1] > 1:
-        raise InputError(f"the model's contract has a {_OUT_OF_RANGE}")
-    return Calibration(values[0], values[1], measured=True)
+    # Beyond these temperatures every picture would get the same certainty, none or all.
+    temperature = _number(extra, TEMPERATURE, *_TEMPERATURES, where)
+    return Calibration(temperature, _number(extra, UNCERTAIN_BELOW, 0.0, 1.0, where), measured=True)
 
 
 def floor_of(contract: Contract) -> float:
@@ -64,21 +68,22 @@ def rescale(probabilities: npt.ArrayLike, temperature: float, floor: float) -> n
     return scaled
 
 
-def calibrated(prediction: Prediction, contract: Contract) -> Prediction:
-    """The same prediction with the probabilities that the model's calibration makes of them; the order stays.
+def calibrated(prediction: Prediction, calibration: Calibration, floor: float) -> Prediction:
+    """The same prediction with the probabilities that a model's calibration makes of them; the order stays.
 
-    Raises:
-        InputError: as `calibration_of`.
+    Args:
+        prediction: as the model file gives it.
+        calibration, floor: what `calibration_of` and `floor_of` say of the model.
     """
-    values = rescale(prediction.probabilities, calibration_of(contract).temperature, floor_of(contract))
+    values = rescale(prediction.probabilities, calibration.temperature, floor)
     return replace(prediction, probabilities=tuple(float(value) for value in values))
 
 
-_OUT_OF_RANGE = "temperature or threshold out of range; make them again with: mango-convert calibrate"
-
-
-def _number(extra: Mapping[str, Any], key: str) -> float:
-    value = extra.get(key)
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < math.inf:
-        raise InputError(f"the model's contract has a {_OUT_OF_RANGE}")
+def _number(extra: Mapping[str, Any], key: str, minimum: float, maximum: float, where: Path | str) -> float:
+    value: Any = extra.get(key)
+    if type(value) not in (int, float) or not minimum <= value <= maximum:
+        raise InputError(
+            f"{where}: its contract is wrong: extra.{key} must be a number from {minimum:g} to {maximum:g}, not"
+            f" {ascii(value)[:60]}; make it again with: mango-convert calibrate"
+        )
     return float(value)

@@ -40,10 +40,11 @@ class Prediction:
 def quantise(values: npt.NDArray[Any], scale: float, zero_point: int, dtype: str) -> npt.NDArray[Any]:
     """Real values to quantised ones: clip(round(value / scale) + zero_point) to the range of `dtype`.
 
-    Rounds halves away from zero, as the TFLite QUANTIZE operator does (Jacob et al. 2018, equation 1).
+    Divides in float32 and rounds halves to the even neighbour, as the QUANTIZE operator of LiteRT 2 and TensorFlow
+    2.21 does (Jacob et al. 2018, equation 1).
     """
-    scaled = np.asarray(values, dtype=np.float64) / scale
-    rounded = np.trunc(scaled + np.copysign(0.5, scaled)) + zero_point
+    scaled = np.asarray(values, dtype=np.float32) / np.float32(scale)
+    rounded = np.rint(scaled.astype(np.float64)) + zero_point
     limits = np.iinfo(dtype)
     quantised: npt.NDArray[Any] = np.clip(rounded, limits.min, limits.max).astype(dtype)
     return quantised

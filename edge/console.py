@@ -8,9 +8,10 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
+from typer.core import TyperGroup
 
 import edge
 from edge.errors import InputError
@@ -24,10 +25,26 @@ FAILED = 1
 MISUSED = 2
 """Exit status when nothing could be done: bad input, bad arguments, no disk, no permission."""
 
+INTERRUPTED = 128 + signal.SIGINT
+"""Exit status of a command that was ended by Ctrl-C, as shells give it."""
+
+
+class _Group(TyperGroup):
+    """The commands of a command line; an interrupted one says so, where typer would leave without a word."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            complain("interrupted")
+            raise typer.Exit(INTERRUPTED) from None
+
 
 def new_app(name: str, help_text: str) -> typer.Typer:
     """A typer application with `--version` and without tracebacks."""
-    app = typer.Typer(name=name, help=help_text, no_args_is_help=True, pretty_exceptions_enable=False)
+    app = typer.Typer(
+        name=name, cls=_Group, help=help_text, no_args_is_help=True, pretty_exceptions_enable=False
+    )
 
     def show_version(wanted: bool) -> None:
         if wanted:
@@ -67,7 +84,7 @@ def run(app: typer.Typer) -> None:
         fail("not enough memory; close other programs or give smaller input")
     except KeyboardInterrupt:
         complain("interrupted")
-        sys.exit(128 + signal.SIGINT)
+        sys.exit(INTERRUPTED)
 
 
 def complain(message: str) -> None:

@@ -19,7 +19,21 @@ from pathlib import Path
 from typing import Any
 
 from edge.errors import InputError
-from edge.files import sha256, write_atomic
+from edge.files import read_regular, sha256, write_atomic
+from edge.json_value import (
+    Check,
+    anything,
+    is_printable,
+    items,
+    maybe,
+    one_of,
+    real,
+    record,
+    table,
+    text,
+    whole,
+    wrong,
+)
 from edge.preprocessing import InputSpec
 
 FORMAT = "mango-leaf-model"
@@ -155,11 +169,17 @@ def write_model(
 
     Returns:
         The contract as written.
+
+    Raises:
+        InputError: the contract is one that `read_model` would refuse.
     """
     contract = dataclasses.replace(
         contract, flatbuffer_sha256=sha256(flatbuffer), flatbuffer_bytes=len(flatbuffer)
     )
-    metadata = json.dumps(contract_to_json(contract), indent=1, sort_keys=True, ensure_ascii=False)
+    values = contract_to_json(contract)
+    metadata = json.dumps(values, indent=1, sort_keys=True, ensure_ascii=False)
+    # No file may be written that would be refused when it is read.
+    contract_from_json(json.loads(metadata), str(path))
     buffer = io.BytesIO()
     buffer.write(flatbuffer)
     with zipfile.ZipFile(buffer, "a", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
@@ -182,25 +202,18 @@ def read_model(path: Path | str) -> ModelFile:
     """
     path = Path(path)
     try:
-        size = path.stat().st_size
-        if size > MAXIMUM_BYTES:
-            raise InputError(
-                f"{path}: {size:,} bytes are more than a model file may have ({MAXIMUM_BYTES:,})"
-            )
-        data = path.read_bytes()
+        data = read_regular(path, "a model file", MAXIMUM_BYTES)
     except FileNotFoundError:
         raise InputError(f"{path}: no such model file; check the path") from None
-    except IsADirectoryError:
-        raise InputError(f"{path}: a folder, not a model file") from None
     except OSError as error:
         raise InputError(f"{path}: the model file cannot be read ({error.strerror or error})") from None
     if data[4:8] != b"TFL3":
         raise InputError(f"{path}: not a TFLite model; {_MAKE_AGAIN}")
     members = _read_members(path, data)
     try:
-        values = json.loads(members.pop(METADATA).decode())
-    except (ValueError, RecursionError):
-        raise InputError(f"{path}: its contract is not valid JSON; {_MAKE_AGAIN}") from None
+        values = json.loads(members.pop(METADATA).decode(), object_pairs_hook=_without_repeats)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: its contract is not valid JSON ({error}); {_MAKE_AGAIN}") from None
     contract = contract_from_json(values, str(path))
     flatbuffer = data[: contract.flatbuffer_bytes]
     if len(flatbuffer) != contract.flatbuffer_bytes or sha256(flatbuffer) != contract.flatbuffer_sha256:
@@ -249,81 +262,157 @@ def contract_from_json(values: Any, where: str) -> Contract:
     """Build a contract from JSON values, checking each.
 
     Raises:
-        InputError: a value is missing, of the wrong type, out of range, or of a newer format.
+        InputError: a value is missing, of the wrong type, out of range, or of a newer format; names `where` and
+            the value's field.
     """
+    if not isinstance(values, dict) or values.get("format") != FORMAT:
+        raise InputError(f"{where}: its metadata is not a {FORMAT} contract; {_MAKE_AGAIN}")
+    version = values.get("version")
+    if type(version) is int and version > VERSION:
+        raise InputError(
+            f"{where}: its contract has version {version}, this program reads up to {VERSION}; update the program"
+        )
     try:
-        if not isinstance(values, dict) or values.get("format") != FORMAT:
-            raise InputError(f"{where}: its metadata is not a {FORMAT} contract; {_MAKE_AGAIN}")
-        if not isinstance(values.get("version"), int) or values["version"] > VERSION:
-            raise InputError(
-                f"{where}: its contract has version {values.get('version')}, this program reads up to {VERSION};"
-                " update the program"
-            )
-        flatbuffer = values["flatbuffer"]
-        training = values.get("training")
+        # What a later tool may add beside these fields is left alone; it has `extra` for that.
+        known = {name: value for name, value in values.items() if name in _CONTRACT}
+        found = record(_CONTRACT, optional=_OPTIONAL)(known, "")
+        flatbuffer = found.pop("flatbuffer")
         contract = Contract(
-            labels=tuple(values["labels"]),
-            input=InputSpec(**values["input"]),
-            precision=values["precision"],
-            architecture=str(values["architecture"]),
-            parameters=int(values["parameters"]),
-            macs=int(values["macs"]),
-            input_tensor=_tensor(values["input_tensor"]),
-            output_tensor=_tensor(values["output_tensor"]),
-            training=None if training is None else Training(**training),
-            calibration=values.get("calibration"),
-            scores=tuple(Score(**score) for score in values.get("scores", ())),
-            versions=dict(values.get("versions", {})),
-            flatbuffer_sha256=str(flatbuffer["sha256"]),
-            flatbuffer_bytes=int(flatbuffer["bytes"]),
-            extra=dict(values.get("extra", {})),
+            **{name: value for name, value in found.items() if name not in ("format", "version")},
+            flatbuffer_sha256=flatbuffer["sha256"],
+            flatbuffer_bytes=flatbuffer["bytes"],
         )
         _check(contract)
     except InputError as error:
-        text = str(error)
-        raise InputError(
-            text if text.startswith(where) else f"{where}: its contract is wrong: {text}"
-        ) from None
-    except KeyError as error:
-        raise InputError(f"{where}: its contract lacks {error}; {_MAKE_AGAIN}") from None
-    except (TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{where}: its contract is malformed ({error}); {_MAKE_AGAIN}") from None
+        raise InputError(f"{where}: its contract is wrong: {error}; {_MAKE_AGAIN}") from None
+    except RecursionError:
+        raise InputError(f"{where}: its contract is nested too deeply; {_MAKE_AGAIN}") from None
     return contract
 
 
 def _check(contract: Contract) -> None:
+    """What must hold between fields."""
     labels = contract.labels
-    if not labels or not all(isinstance(label, str) and label for label in labels):
-        raise InputError("the labels must be a list of names")
-    if len(set(labels)) != len(labels):
-        raise InputError("a label stands twice in the list")
-    if contract.precision not in PRECISIONS:
-        raise InputError(f"precision {contract.precision!r} is none of {', '.join(PRECISIONS)}")
     shape = (1, contract.input.height, contract.input.width, 3)
     if contract.input_tensor.shape != shape:
-        raise InputError(f"input tensor {contract.input_tensor.shape} does not match the input size {shape}")
+        raise InputError(
+            f"input_tensor.shape {contract.input_tensor.shape} does not match the input size {shape}"
+        )
     if contract.output_tensor.shape != (1, len(labels)):
-        raise InputError(f"output tensor {contract.output_tensor.shape} does not match {len(labels)} labels")
-    for tensor in (contract.input_tensor, contract.output_tensor):
-        if tensor.dtype not in _TENSOR_TYPES:
-            raise InputError(f"tensor type {tensor.dtype!r} is none of {', '.join(_TENSOR_TYPES)}")
-        if tensor.dtype != "float32" and not (math.isfinite(tensor.scale) and tensor.scale > 0):
-            raise InputError(f"a {tensor.dtype} tensor needs a scale above 0, not {tensor.scale}")
-    whole = "uint8" if contract.precision == "int8" else "float32"
+        raise InputError(
+            f"output_tensor.shape {contract.output_tensor.shape} does not match {len(labels)} labels"
+        )
+    for side, tensor in (("input_tensor", contract.input_tensor), ("output_tensor", contract.output_tensor)):
+        if tensor.dtype != "float32" and not tensor.scale > 0:
+            raise InputError(f"{side}.scale is {tensor.scale}, but {tensor.dtype} needs a scale above 0")
+    dtype = "uint8" if contract.precision == "int8" else "float32"
     if (
         contract.precision in ("float32", "float16", "dynamic", "int8")
-        and contract.input_tensor.dtype != whole
+        and contract.input_tensor.dtype != dtype
     ):
         raise InputError(f"precision {contract.precision} with {contract.input_tensor.dtype} input")
 
 
-def _tensor(values: Mapping[str, Any]) -> Tensor:
-    return Tensor(
-        str(values["dtype"]),
-        tuple(int(size) for size in values["shape"]),
-        float(values["scale"]),
-        int(values["zero_point"]),
-    )
+def _labels(value: Any, name: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value:
+        raise wrong(name, "a list of names", value)
+    labels: dict[str, None] = {}
+    for number, label in enumerate(value):
+        if not isinstance(label, str) or not label.strip() or not is_printable(label):
+            raise wrong(f"{name}[{number}]", "a name without control characters", label)
+        if label in labels:
+            raise InputError(f"{name}[{number}]: {label!r} stands twice in the list")
+        labels[label] = None
+    return tuple(labels)
+
+
+_SHARE = real(0.0, 1.0)
+_TENSOR = record(
+    {
+        "dtype": one_of(_TENSOR_TYPES),
+        "shape": items(whole(1, 2**31 - 1)),
+        "scale": real(),
+        "zero_point": whole(-(2**31), 2**31 - 1),
+    },
+    Tensor,
+)
+_CONTRACT: Mapping[str, Check] = {
+    "format": text,
+    "version": whole(1, VERSION),
+    "flatbuffer": record({"sha256": text, "bytes": whole()}),
+    "labels": _labels,
+    "input": record(
+        {
+            "height": whole(1, 4096),
+            "width": whole(1, 4096),
+            "resize": text,
+            "fit": text,
+            "exif": text,
+            "colour": text,
+            "minimum": whole(),
+            "maximum": whole(),
+        },
+        InputSpec,
+    ),
+    "precision": one_of(PRECISIONS),
+    "architecture": text,
+    "parameters": whole(),
+    "macs": whole(),
+    "input_tensor": _TENSOR,
+    "output_tensor": _TENSOR,
+    "training": maybe(
+        record(
+            {
+                "data_digest": text,
+                "images": whole(),
+                "split": text,
+                "split_digest": text,
+                "seed": whole(),
+                "epochs": whole(),
+                "best_epoch": whole(),
+                "weights_digest": text,
+            },
+            Training,
+        )
+    ),
+    "calibration": maybe(table(anything)),
+    "scores": items(
+        record(
+            {
+                "split": text,
+                "seed": whole(),
+                "part": text,
+                "split_digest": text,
+                "weights_digest": text,
+                "images": whole(),
+                "accuracy": _SHARE,
+                "macro_f1": _SHARE,
+                "keras_accuracy": _SHARE,
+                "keras_macro_f1": _SHARE,
+                "agreement": _SHARE,
+                "largest_difference": real(),
+                "per_class": table(record({"precision": _SHARE, "recall": _SHARE, "images": real()})),
+                "time_baseline": maybe(
+                    record(
+                        {
+                            "accuracy": _SHARE,
+                            "macro_f1": _SHARE,
+                            "seed": real(-math.inf),
+                            "images": real(),
+                            "timed": _SHARE,
+                        },
+                        optional=("seed", "images", "timed"),
+                    )
+                ),
+            },
+            Score,
+            optional=("per_class", "time_baseline"),
+        )
+    ),
+    "versions": table(text),
+    "extra": table(anything),
+}
+_OPTIONAL = ("training", "calibration", "scores", "versions", "extra")
 
 
 def _read_members(path: Path, data: bytes) -> dict[str, bytes]:
@@ -334,8 +423,10 @@ def _read_members(path: Path, data: bytes) -> dict[str, bytes]:
                 raise InputError(f"{path}: carries no contract ({METADATA}); {_MAKE_AGAIN}")
             if len(entries) > 32 or sum(entry.file_size for entry in entries) > 8 * MAXIMUM_METADATA:
                 raise InputError(f"{path}: the data appended to the model is larger than accepted")
-            members = {}
+            members: dict[str, bytes] = {}
             for entry in entries:
+                if entry.filename in members:
+                    raise InputError(f"{path}: holds {entry.filename!r} twice; {_MAKE_AGAIN}")
                 with archive.open(entry) as file:
                     # The directory may lie about the size; what is read is bounded all the same.
                     content = file.read(8 * MAXIMUM_METADATA + 1)
@@ -352,6 +443,14 @@ def _read_members(path: Path, data: bytes) -> dict[str, bytes]:
         ) from None
 
 
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(ascii(name) for name in names if names.count(name) > 1)} stands twice")
+    return values
+
+
 def _describe(tensor: Tensor) -> str:
-    text = f"{tensor.dtype} {'x'.join(map(str, tensor.shape))}"
-    return f"{text} scale {tensor.scale:.6g} zero point {tensor.zero_point}" if tensor.scale else text
+    shown = f"{tensor.dtype} {'x'.join(map(str, tensor.shape))}"
+    return f"{shown} scale {tensor.scale:.6g} zero point {tensor.zero_point}" if tensor.scale else shown

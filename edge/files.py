@@ -5,10 +5,51 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
+import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+from edge.errors import InputError
+
+_STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
+_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})")
+
+
+def read_regular(path: Path, kind: str, maximum: int) -> bytes:
+    """The bytes of a file; what never ends or waits for a writer (devices, pipes) is refused before it is opened.
+
+    A pipe that is open already (/dev/stdin, or what a shell makes of <(command)) has a writer and is read.
+
+    Args:
+        path: the file.
+        kind: what it should be, for the message: "a picture", "a model file".
+        maximum: bytes that it may have.
+
+    Raises:
+        InputError: no regular file, or larger than `maximum`.
+        OSError: it is missing or cannot be read.
+    """
+    status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
+        raise InputError(f"{path}: a folder, not {kind}")
+    piped = stat.S_ISFIFO(status.st_mode) and _descriptor(path) is not None
+    if not piped and not stat.S_ISREG(status.st_mode):
+        raise InputError(f"{path}: a device, pipe or socket, not {kind}; copy its content to a file")
+    if status.st_size > maximum:
+        raise InputError(
+            f"{path}: {status.st_size:,} bytes are more than the {maximum:,} that are accepted for {kind}"
+        )
+    if not piped:
+        return path.read_bytes()
+    with path.open("rb") as file:
+        data = file.read(maximum + 1)
+    if len(data) > maximum:
+        raise InputError(f"{path}: gives more than the {maximum:,} bytes that are accepted for {kind}")
+    return data
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -23,11 +64,33 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
 
     The bytes go to a temporary file in the same folder (made if missing), are synced to the disk, and then
     take the old file's place in one rename; the folder is synced too, so that a power cut afterwards cannot
-    bring the old file back.
+    bring the old file back. Of a symbolic link the file it points to is replaced, and the link stays. What is
+    no regular file (/dev/null, /dev/stdout, a pipe) cannot be replaced and is written to as the bytes come.
+
+    Raises:
+        InputError: `path` is a folder.
+        OSError: it cannot be written.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    if (number := _descriptor(path)) is not None:
+        # Its own position and no truncation: standard output may be a file that was printed to before.
+        sys.stdout.flush()
+        with os.fdopen(os.dup(number), "wb") as file:
+            yield file
+        return
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        mode = stat.S_IFREG
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{path}: a folder; give the name of a file to write")
+    if not stat.S_ISREG(mode):
+        with path.open("wb") as file:
+            yield file
+        return
+    target = Path(os.path.realpath(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -37,12 +100,12 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(name, 0o666 & ~umask)
-        os.replace(name, path)
+        os.replace(name, target)
     except BaseException:
         if os.path.exists(name):
             os.unlink(name)
         raise
-    sync_folder(path.parent)
+    sync_folder(target.parent)
 
 
 def sync_folder(folder: Path) -> None:
@@ -62,3 +125,9 @@ def sync_folder(folder: Path) -> None:
 def sha256(data: bytes) -> str:
     """Hexadecimal SHA-256 of `data`."""
     return hashlib.sha256(data).hexdigest()
+
+
+def _descriptor(path: Path) -> int | None:
+    """The open descriptor that a path such as /dev/stdout or /dev/fd/3 stands for; None for every other path."""
+    found = _DESCRIPTOR.fullmatch(str(path))
+    return int(found.group(1)) if found else _STREAMS.get(str(path))

@@ -116,7 +116,7 @@ def read_golden(model: ModelFile) -> Golden:
         cases = tuple(_case(model, entry) for entry in values["cases"])
     except InputError:
         raise
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InputError(f"{where}: its golden outputs are malformed ({error}); {_SIGN_AGAIN}") from None
     if not 1 <= len(cases) <= MAXIMUM_CASES or not (math.isfinite(tolerance) and 0 <= tolerance < 0.5):
         raise InputError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,7 +11,11 @@ from pathlib import Path
 
 from edge.decision import UNCERTAIN
 from edge.errors import InputError
+from edge.files import read_regular
 from edge.journal import Row
+
+MAXIMUM_BYTES = 2**28
+"""A file of labels larger than this is refused before it is read."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +49,17 @@ def read_truth(path: Path) -> dict[int, str]:
     """
     truth: dict[int, str] = {}
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            table = csv.DictReader(file)
-            if not {"frame_number", "label"} <= set(table.fieldnames or ()):
-                raise InputError(f"{path}: needs a header with the columns frame_number and label")
-            for line in table:
-                number, label = int(line["frame_number"]), line["label"]
-                if truth.setdefault(number, label) != label:
-                    raise InputError(
-                        f"{path}: frame {number} has two labels, {truth[number]!r} and {label!r}"
-                    )
+        text = read_regular(path, "a CSV file", MAXIMUM_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not CSV text ({error})") from None
+    table = csv.DictReader(io.StringIO(text, newline=""))
+    try:
+        if not {"frame_number", "label"} <= set(table.fieldnames or ()):
+            raise InputError(f"{path}: needs a header with the columns frame_number and label")
+        for line in table:
+            number, label = int(line["frame_number"]), line["label"]
+            if truth.setdefault(number, label) != label:
+                raise InputError(f"{path}: frame {number} has two labels, {truth[number]!r} and {label!r}")
     except (ValueError, TypeError, csv.Error) as error:
         raise InputError(
             f"{path}: line {table.line_num} is not a frame number and a label ({error})"

@@ -33,7 +33,7 @@ from typing import Any
 from edge.classifier import DEFAULT_MODEL
 from edge.contract import MAXIMUM_BYTES, Contract, read_contract, read_model
 from edge.errors import InputError
-from edge.files import sha256, sync_folder, write_atomic
+from edge.files import read_regular, sha256, sync_folder, write_atomic
 from edge.golden import run_apart
 from edge.signature import key_id, read_public_key, verify
 
@@ -343,15 +343,11 @@ def _describe_input(contract: Contract) -> str:
 
 def _read_once(file: Path) -> bytes:
     try:
-        with file.open("rb") as stream:
-            data = stream.read(MAXIMUM_BYTES + 1)
+        return read_regular(file, "a model file", MAXIMUM_BYTES)
     except FileNotFoundError:
         raise InputError(f"{file}: no such model file; check the path") from None
     except OSError as error:
         raise InputError(f"{file}: the model file cannot be read ({error.strerror or error})") from None
-    if len(data) > MAXIMUM_BYTES:
-        raise InputError(f"{file}: more bytes than a model file may have ({MAXIMUM_BYTES:,})")
-    return data
 
 
 def _write_release(folder: Path, data: bytes, record: dict[str, Any]) -> Release:
@@ -454,7 +450,7 @@ def _read_release(folder: Path) -> Release | None:
             None if previous is None else str(previous),
             _read_starts(folder),
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None
 
 
@@ -463,7 +459,7 @@ def _read_starts(folder: Path) -> int | None:
         return int(json.loads((folder / _TRIAL).read_text("utf-8"))["starts"])
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         # Nobody knows how often it was started: prefer the model that is known to work.
         return ATTEMPTS
 

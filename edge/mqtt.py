@@ -41,7 +41,7 @@ import edge
 from edge.decision import Decision
 from edge.errors import InputError
 from edge.export import record
-from edge.files import write_atomic
+from edge.files import read_regular, write_atomic
 from edge.journal import Row
 from edge.journal_reader import JournalReader
 
@@ -126,7 +126,7 @@ def parse_broker(
     password = environment.get(PASSWORD_VARIABLE) or urllib.parse.unquote(parts.password or "")
     if password_file is not None:
         try:
-            password = password_file.read_text("utf-8").rstrip("\r\n")
+            password = read_regular(password_file, "a password file", 2**16).decode().rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{password_file}: the MQTT password cannot be read ({error})") from None
     if password and not user:

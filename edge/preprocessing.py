@@ -17,6 +17,7 @@ import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
 from edge.errors import InputError
+from edge.files import read_regular
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -95,9 +96,10 @@ class InputSpec:
 def read_photograph(source: Path | str | bytes, exif: str = "apply") -> Pixels:
     """Decode a picture to RGB.
 
-    Greyscale (1, 8 or 16 bit, integer or float in 0..65535), palettes, transparency and CMYK are converted;
-    16-bit values v become round(v / 257); transparent pixels are laid on white. Of an animation or a
-    multi-page file the first picture counts.
+    Greyscale (1, 8 or 16 bit, integer or float in 0..65535), palettes, transparency and CMYK are converted.
+    16-bit greys v become round(v / 257); of 16-bit colours, and greys with an alpha channel, Pillow gives only the
+    high byte, v // 256, which is the same or one level beside it. Transparent pixels are laid on white. Of an
+    animation or a multi-page file the first picture counts.
 
     Args:
         source: a path, or the bytes of a file.
@@ -185,12 +187,7 @@ def fit(image: Pixels, spec: InputSpec) -> Pixels:
 
 def _read_bytes(path: Path) -> bytes:
     try:
-        if path.is_dir():
-            raise InputError(f"{path}: a folder, not a picture")
-        size = path.stat().st_size
-        if size > MAXIMUM_BYTES:
-            raise InputError(f"{path}: {size:,} bytes are more than the {MAXIMUM_BYTES:,} that are accepted")
-        return path.read_bytes()
+        return read_regular(path, "a picture", MAXIMUM_BYTES)
     except FileNotFoundError:
         if path.is_symlink():
             raise InputError(
@@ -199,8 +196,10 @@ def _read_bytes(path: Path) -> bytes:
         raise InputError(f"{path}: no such file; check the path") from None
     except PermissionError:
         raise InputError(f"{path}: not readable by this user; change its permissions") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
+    except ValueError as error:  # a NUL, or a letter that the file system's encoding lacks
+        raise InputError(f"{str(path)!r}: no name that a file can have ({error}); check the path") from None
 
 
 def _orientation(image: Image.Image) -> int:

@@ -197,9 +197,9 @@ def run(
     Raises:
         InputError: the source cannot be used; the model's contract is malformed.
     """
-    contract, digest = classifier.contract, classifier.model.digest
-    calibration, floor = calibration_of(contract), floor_of(contract)
-    appearance = appearance_of(contract)
+    contract, digest, path = classifier.contract, classifier.model.digest, classifier.model.path
+    calibration, floor = calibration_of(contract, path), floor_of(contract)
+    appearance = appearance_of(contract, path)
     smoother = Smoother(contract.labels, calibration.uncertain_below, plan.smoothing)
     thermometer = Thermometer()
     capture = Capture(

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edge.errors import InputError
+from edge.files import read_regular
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -161,15 +162,11 @@ def _message(head: bytes) -> bytes:
 
 def _key_file(path: Path | str) -> bytes:
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(_MAXIMUM_KEY_BYTES + 1)
+        return read_regular(Path(path), "a key file", _MAXIMUM_KEY_BYTES)
     except FileNotFoundError:
         raise InputError(f"{path}: no such key file; make a pair with: mango-convert keygen") from None
     except OSError as error:
         raise InputError(f"{path}: the key cannot be read ({error.strerror or error})") from None
-    if len(data) > _MAXIMUM_KEY_BYTES:
-        raise InputError(f"{path}: too large for a key file; give the PEM file of the key")
-    return data
 
 
 def _need_cryptography() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,17 +15,17 @@ from PIL import Image
 
 from edge import runtime as runtimes
 from edge.classifier import DEFAULT_MODEL, Classifier, Prediction, dequantise, quantise
-from edge.contract import read_model
+from edge.contract import Tensor, read_model
 from edge.errors import InputError
 from edge.preprocessing import Pixels, fit
 from edge.runtime import load_runtime, open_interpreter
 
 
 def test_quantisation_by_hand() -> None:
-    # q = clip(round(x / 0.5) - 3): halves go away from zero, the ends are clipped to int8.
-    values = np.array([0.0, 0.24, 0.25, 0.75, -0.25, -0.75, 1e9, -1e9])
-    assert quantise(values, 0.5, -3, "int8").tolist() == [-3, -3, -2, -1, -4, -5, 127, -128]
-    assert quantise(values, 0.5, 10, "uint8").tolist() == [10, 10, 11, 12, 9, 8, 255, 0]
+    # q = clip(round(x / 0.5) - 3): halves go to the even neighbour, the ends are clipped to int8.
+    values = np.array([0.0, 0.24, 0.26, 0.25, 0.75, -0.25, -0.75, 1e9, -1e9])
+    assert quantise(values, 0.5, -3, "int8").tolist() == [-3, -3, -2, -3, -1, -3, -5, 127, -128]
+    assert quantise(values, 0.5, 10, "uint8").tolist() == [10, 10, 11, 10, 12, 10, 8, 255, 0]
 
 
 def test_dequantisation_by_hand() -> None:
@@ -41,10 +43,64 @@ def test_quantisation_is_undone_to_within_half_a_step() -> None:
     assert np.abs(back - values).max() <= 0.5 / 100 + 1e-6
 
 
-def test_the_input_table_equals_the_runtimes_own_rule(classifier: Classifier) -> None:
-    # uint8 with scale 1 and zero point 0: the pixels themselves.
+@pytest.mark.parametrize(
+    ("dtype", "scale", "zero_point"),
+    [("uint8", 1.0, 0), ("uint8", 2.0, 5), ("uint8", 1.7, 100), ("uint8", 0.9, 3), ("int8", 2.0, -64),
+     ("int8", 1.0, -128), ("int8", 0.3, -7), ("int16", 0.0078, 0)],
+)  # fmt: skip
+@pytest.mark.parametrize("runtime", ["ai-edge-litert", "tensorflow"])
+def test_the_input_table_equals_the_runtimes_own_quantisation(
+    classifier: Classifier, runtime: str, dtype: str, scale: float, zero_point: int
+) -> None:
+    if runtime not in runtimes.installed_runtimes():
+        pytest.skip(f"{runtime} is not installed")
+    flatbuffer = quantising_flatbuffer(dtype, scale, zero_point)
+    interpreter, _ = open_interpreter(flatbuffer, runtime)
+    values = np.arange(256, dtype=np.float32)
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], values)
+    interpreter.invoke()
+    expected = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+
+    # A model with this input: the shipped one, its interpreter's and its contract's input exchanged.
+    single = np.float32(scale).item()
+    tensor = Tensor(dtype, classifier.contract.input_tensor.shape, single, zero_point)
+    contract = dataclasses.replace(classifier.contract, input_tensor=tensor)
+    details = {**classifier.interpreter.get_input_details()[0], "dtype": np.dtype(dtype).type}
+    details["quantization"] = (single, zero_point)
+    opened = types.SimpleNamespace(
+        get_input_details=lambda: [details], get_output_details=classifier.interpreter.get_output_details
+    )
+    other = Classifier(dataclasses.replace(classifier.model, contract=contract), opened, classifier.runtime)
     pixels = np.arange(256, dtype=np.uint8).reshape(1, 256, 1).repeat(3, axis=2)
-    assert np.array_equal(classifier.quantise(pixels)[0], pixels)
+    assert other.quantise(pixels).shape == (1, 1, 256, 3)
+    for channel in range(3):
+        assert np.array_equal(other.quantise(pixels)[0, 0, :, channel], expected)
+
+
+def quantising_flatbuffer(dtype: str, scale: float, zero_point: int) -> bytes:
+    """A TFLite model of one QUANTIZE operator, float32 (256,) to `dtype`."""
+    schema = pytest.importorskip("ai_edge_litert.schema_py_generated")
+    flatbuffers = pytest.importorskip("flatbuffers")
+
+    def tensor(name: str, kind: int, buffer: int) -> Any:
+        made = schema.TensorT()
+        made.name, made.shape, made.type, made.buffer = name, [256], kind, buffer
+        return made
+
+    given = tensor("given", schema.TensorType.FLOAT32, 1)
+    quantised = tensor("quantised", getattr(schema.TensorType, dtype.upper()), 2)
+    quantised.quantization = schema.QuantizationParametersT()
+    quantised.quantization.scale, quantised.quantization.zeroPoint = [scale], [zero_point]
+    operator, code = schema.OperatorT(), schema.OperatorCodeT()
+    operator.inputs, operator.outputs = [0], [1]
+    code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.QUANTIZE
+    graph, model = schema.SubGraphT(), schema.ModelT()
+    graph.tensors, graph.operators, graph.inputs, graph.outputs = [given, quantised], [operator], [0], [1]
+    model.version, model.operatorCodes, model.subgraphs = 3, [code], [graph]
+    model.buffers = [schema.BufferT() for _ in range(3)]
+    builder = flatbuffers.Builder(1024)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
 
 
 def test_probabilities_sum_to_one_within_the_output_steps(

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import pytest
 from conftest import Command
 from PIL import Image
 
+from bench.cli import app as bench_app
 from bench.drawing import draw_samples
 from edge.classifier import DEFAULT_MODEL
-from edge.contract import read_model
+from edge.contract import read_model, write_model
 from edge.preprocessing import Pixels
 
 
@@ -79,6 +85,100 @@ def test_globs_find_files_that_a_shell_did_not_expand(command: Command, folder: 
     done = command("mango-edge", "classify", f"{folder}/**/*.jpeg")
     assert done.returncode == 0
     assert "Blatt" in done.stdout
+
+
+def test_what_cannot_be_read_does_not_hold_up_the_others(command: Command, folder: Path) -> None:
+    os.mkfifo(folder / "pipe.jpg")
+    long = "x" * 300 + ".png"
+    done = command("mango-edge", "classify", folder, long, "/dev/zero", f"{folder}/su*", "--json")
+    values = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert sorted(Path(result["path"]).name for result in values["results"]) == ["Blatt ü.jpeg", "good.PNG"]
+    named = {error["path"] for error in values["errors"]}
+    assert {str(folder / "pipe.jpg"), long, "/dev/zero"} <= named
+    assert len(named) == len(done.stderr.splitlines()) - 1 == 7
+
+
+def test_an_interrupted_command_says_so_in_one_line(folder: Path) -> None:
+    # Standard input stays open, so the second picture is waited for until the interruption.
+    program = "import sys; sys.argv[0] = 'mango-edge'; from edge.cli import main; main()"
+    arguments = ["classify", str(folder / "good.PNG"), "/dev/stdin"]
+    with interruptible(program, *arguments) as process:
+        assert process.stdout is not None
+        assert "good.PNG" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (130, "interrupted\n")
+
+
+@pytest.mark.parametrize("package", ["edge", "convert", "bench"])
+def test_every_command_line_says_that_it_was_interrupted(package: str) -> None:
+    program = (
+        f"import time; from edge.console import run; from {package}.cli.app import app\n"
+        "@app.command()\n"
+        "def wait():\n"
+        "    print('waiting', flush=True)\n"
+        "    time.sleep(60)\n"
+        "run(app)"
+    )
+    with interruptible(program, "wait") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (130, "interrupted\n")
+
+
+def interruptible(program: str, *arguments: str) -> subprocess.Popen[str]:
+    """A running Python program. SIGINT is given back its meaning, which a shell takes from background jobs."""
+    begin = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    return subprocess.Popen(
+        [sys.executable, "-c", begin + program, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+    )
+
+
+@pytest.mark.parametrize("name", ["mango-edge", "mango-convert", "mango-bench"])
+def test_a_usage_error_still_ends_with_status_two(command: Command, name: str) -> None:
+    done = command(name, "no-such-command")
+    assert done.returncode == 2
+    assert "No such command 'no-such-command'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_malformed_calibration_is_named_with_its_file(
+    command: Command, tmp_path: Path, folder: Path
+) -> None:
+    model = read_model(DEFAULT_MODEL)
+    path = tmp_path / "hot.tflite"
+    contract = dataclasses.replace(model.contract, extra={**model.contract.extra, "temperature": "hot"})
+    write_model(path, model.flatbuffer, contract, model.members)
+    for arguments in (("info", path), ("classify", folder / "good.PNG", "--model", path)):
+        done = command("mango-edge", *arguments)
+        assert done.returncode == 2
+        assert f"{path}: its contract is wrong: extra.temperature" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_every_seed_of_the_bench_is_bounded_to_what_generators_take(command: Command, tmp_path: Path) -> None:
+    seeds = {}
+    for made in bench_app.registered_commands:
+        assert made.callback is not None
+        for name, hint in get_type_hints(made.callback, include_extras=True).items():
+            if name.endswith("seed"):
+                option = hint.__metadata__[0]
+                seeds[made.callback.__name__, name] = (option.min, option.max)
+    assert {name for name, _ in seeds} >= {"draw", "gates", "robustness", "split", "transfer", "video"}
+    assert set(seeds.values()) == {(0, 2**32 - 1)}
+    for option, value in (("--seed", -1), ("--seed", 2**32), ("--per-class", 0)):
+        done = command("mango-bench", "draw", tmp_path / "out", option, value)
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
+        assert option in done.stderr
 
 
 def test_a_name_that_is_not_text_is_still_classified(command: Command, folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections import Counter
 from pathlib import Path
 
@@ -139,8 +140,8 @@ def test_an_appearance_goes_through_a_contract_and_a_wrong_one_is_refused(
     assert read.distance(summary) == pytest.approx(appearance.distance(summary), rel=1e-3)
     assert appearance_of(dataclasses.replace(classifier.contract, extra={})) is None
     for wrong in ({}, [], {**appearance_to_json(appearance), "limit": 0}, {"mean": [1], "limit": 2}):
-        with pytest.raises(InputError, match="malformed appearance"):
-            appearance_of(with_extra(wrong))
+        with pytest.raises(InputError, match=r"leaf\.tflite: .*extra\.appearance is malformed"):
+            appearance_of(with_extra(wrong), "leaf.tflite")
 
 
 def test_photographs_of_leaves_pass_the_gates_of_light_and_sharpness(mango: Path) -> None:
@@ -236,13 +237,20 @@ def test_calibration_of_a_contract(classifier: Classifier) -> None:
     import dataclasses
 
     def of(**extra: object) -> Calibration:
-        return calibration_of(dataclasses.replace(classifier.contract, extra=extra))
+        return calibration_of(dataclasses.replace(classifier.contract, extra=extra), "leaf.tflite")
 
     assert of() == Calibration(1.0, 0.5, measured=False)
     assert of(temperature=1.5, uncertain_below=0.7) == Calibration(1.5, 0.7, measured=True)
-    for wrong in ({"temperature": 0}, {"temperature": "hot"}, {"temperature": True}, {"temperature": 1.0}):
-        with pytest.raises(InputError, match="mango-convert calibrate"):
-            of(**wrong)
-    with pytest.raises(InputError, match="mango-convert calibrate"):
-        of(temperature=1.0, uncertain_below=1.5)
+    for value in (0, "hot", True, -1.0, 1e-300, 1e300, math.nan, math.inf, 10**400, None):
+        with pytest.raises(
+            InputError, match=r"leaf\.tflite: .* extra\.temperature .*mango-convert calibrate"
+        ):
+            of(temperature=value, uncertain_below=0.5)
+    for value in (1.5, "low", False, math.nan, None):
+        with pytest.raises(
+            InputError, match=r"leaf\.tflite: .* extra\.uncertain_below .*mango-convert calibrate"
+        ):
+            of(temperature=1.0, uncertain_below=value)
+    with pytest.raises(InputError, match=r"extra\.uncertain_below"):
+        of(temperature=1.0)
     assert floor_of(classifier.contract) == pytest.approx(classifier.contract.output_tensor.scale / 2)

@@ -199,7 +199,7 @@ def test_only_genuine_whole_numbered_files_become_candidates(releases: Releases,
     make_keys(tmp_path / "o.pem", tmp_path / "o.pub.pem")
     refusal(lambda: read_candidate(releases.file(1), tmp_path / "o.pub.pem"), "signed with key")
     refusal(lambda: read_candidate(tmp_path / "absent", releases.key), "no such model file")
-    refusal(lambda: read_candidate(tmp_path, releases.key), "cannot be read")
+    refusal(lambda: read_candidate(tmp_path, releases.key), "a folder, not a model file")
     for number in (0, -3, 1.5, "7", True):
         broken = releases.file(
             1, lambda contract, number=number: dataclasses.replace(contract, extra={"release": number})

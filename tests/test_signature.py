@@ -143,9 +143,9 @@ def test_keys_of_the_wrong_kind_get_a_sentence_each(keys: tuple[Path, Path], tmp
         (read_private_key, "locked.pem", "encrypted"),
         (read_public_key, "text.pem", "not a public key"),
         (read_private_key, "text.pem", "not a private key"),
-        (read_public_key, "huge.pem", "too large"),
+        (read_public_key, "huge.pem", "more than the 16,384"),
         (read_public_key, "absent.pem", "no such key file"),
-        (read_public_key, ".", "cannot be read"),
+        (read_public_key, ".", "a folder, not a key file"),
         (read_public_key, keys[0], "this is a private key"),
         (read_private_key, keys[1], "this is the public key"),
     ):
@@ -184,6 +184,12 @@ def test_the_commands_make_keys_and_sign(command: Command, tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     assert "release 7" in done.stdout
     verify((tmp_path / "seven.tflite").read_bytes(), read_public_key(tmp_path / "orchard.pub.pem"), "file")
+    done = command(
+        "mango-convert", "sign", DEFAULT_MODEL, "--key", tmp_path / "orchard.pem", "--release", 7,
+        "--out", "/dev/stdout",
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.count("\n"), done.stdout) == (2, 1, "")
+    assert "cannot hold a model" in done.stderr
     done = command("mango-convert", "sign", tmp_path, "--key", tmp_path / "orchard.pem", "--release", 8)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "a folder, not a model file" in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -81,6 +82,44 @@ def test_a_folder_gives_every_picture_and_marks_the_unreadable(tmp_path: Path, l
         ("c.jpg", 2, "empty"),
         ("d.png", 3, ""),
     ]
+
+
+@pytest.mark.parametrize("watch", [False, True])
+def test_a_pipe_in_a_folder_is_a_torn_frame_and_holds_nothing_up(
+    tmp_path: Path, leaf: Pixels, watch: bool
+) -> None:
+    Image.fromarray(leaf).save(tmp_path / "a.png")
+    os.mkfifo(tmp_path / "b.jpg")
+    (tmp_path / "c.jpg").symlink_to("/dev/zero")
+    source = open_source(str(tmp_path), watch=watch)
+    timer = threading.Timer(30, source.stop)
+    timer.start()
+    frames = [source.read() for _ in range(3)]
+    timer.cancel()
+    assert [frame and (Path(frame.source).name, frame.fault) for frame in frames] == [
+        ("a.png", ""),
+        ("b.jpg", "torn"),
+        ("c.jpg", "torn"),
+    ]
+
+
+@pytest.mark.parametrize("watch", [False, True])
+def test_pictures_of_a_linked_folder_are_frames(tmp_path: Path, leaf: Pixels, watch: bool) -> None:
+    (tmp_path / "card").mkdir()
+    Image.fromarray(leaf).save(tmp_path / "card" / "a.png")
+    (tmp_path / "field").mkdir()
+    (tmp_path / "field" / "today").symlink_to(tmp_path / "card")
+    source = open_source(str(tmp_path / "field"), watch=watch)
+    frame = source.read()
+    source.stop()
+    assert frame is not None
+    assert frame.source == str(tmp_path / "field" / "today" / "a.png")
+
+
+def test_a_long_address_is_an_address_and_no_file_name() -> None:
+    pytest.importorskip("cv2", reason="streams need OpenCV (make test installs it)")
+    source = open_source(f"rtsp://127.0.0.1:1/leaf?token={'x' * 400}")
+    assert source.name == "rtsp://127.0.0.1:1/leaf"
 
 
 def test_a_watched_folder_waits_until_a_file_is_whole(tmp_path: Path, leaf: Pixels) -> None:

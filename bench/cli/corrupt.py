@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bench.cli.app import app
+from bench.cli.options import MAXIMUM_SEED
 
 
 @app.command()
@@ -19,7 +20,7 @@ def corrupt(
     ] = None,
     images: Annotated[str, typer.Option(help="all, or held-out (the split's test part).")] = "all",
     split: Annotated[str, typer.Option(help="random, burst, or a split file (.json).")] = "burst",
-    split_seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 7,
+    split_seed: Annotated[int, typer.Option(min=0, max=MAXIMUM_SEED, help="Seed of the split.")] = 7,
     corruptions: Annotated[
         str, typer.Option(help="all, or names and families (noise, blur, weather, digital) with commas.")
     ] = "all",
@@ -27,7 +28,7 @@ def corrupt(
     limit: Annotated[
         int | None, typer.Option(min=1, help="At most so many photographs, drawn class by class.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the corruptions.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MAXIMUM_SEED, help="Seed of the corruptions.")] = 0,
     quality: Annotated[
         int | None, typer.Option(help="JPEG quality [default: 85, ImageNet-C's; the study's script has 95].")
     ] = None,

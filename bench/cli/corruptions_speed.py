@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bench.cli.app import app
+from bench.cli.options import MAXIMUM_SEED
 from edge.console import progress
 
 
@@ -18,7 +19,7 @@ def corruptions_speed(
     ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Calls of each; the median counts.")] = 15,
     looped_repeats: Annotated[int, typer.Option(min=1, help="The same for the package's glass blur.")] = 3,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the random numbers.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MAXIMUM_SEED, help="Seed of the random numbers.")] = 0,
 ) -> None:
     """Time all 95 corruptions of one 224x224 picture, ours and the package's, on one core."""
     import numpy as np

@@ -8,13 +8,16 @@ from typing import Annotated
 import typer
 
 from bench.cli.app import app
+from bench.cli.options import MAXIMUM_SEED
 
 
 @app.command()
 def draw(
     out: Annotated[Path, typer.Argument(help="Folder to write <class>/drawn-<n>.png into.")],
-    per_class: Annotated[int, typer.Option(help="Drawings of each class.")] = 3,
-    seed: Annotated[int, typer.Option(help="Seed; the same seed gives the same bytes.")] = 0,
+    per_class: Annotated[int, typer.Option(min=1, max=10_000, help="Drawings of each class.")] = 3,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MAXIMUM_SEED, help="Seed; the same seed gives the same bytes.")
+    ] = 0,
 ) -> None:
     """Draw sample leaves, for trying the kit without photographs. They are drawings, not diseases."""
     from bench.drawing import draw_samples

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from bench.cli.app import app
+from bench.cli.options import MAXIMUM_SEED
 
 
 @app.command()
@@ -23,7 +24,7 @@ def gates(
     split: Annotated[
         str, typer.Option(help="The split that the model was trained on: random, burst, or a split file.")
     ] = "burst",
-    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 7,
+    seed: Annotated[int, typer.Option(min=0, max=MAXIMUM_SEED, help="Seed of the split.")] = 7,
     out: Annotated[Path | None, typer.Option(help="Write the figures as JSON as well.")] = None,
 ) -> None:
     """Measure the gates: leaves refused by mistake, by part, class and light; other things that pass.
@@ -44,7 +45,7 @@ def gates(
     from edge.files import write_atomic
 
     found = read_model(model or DEFAULT_MODEL)
-    appearance, spec = appearance_of(found.contract), found.contract.input
+    appearance, spec = appearance_of(found.contract, found.path), found.contract.input
     if appearance is None:
         complain("this model was never calibrated: it has no gate against frames without a leaf")
     for folder in other or ():

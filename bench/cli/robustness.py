@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bench.cli.app import app
+from bench.cli.options import MAXIMUM_SEED
 
 
 @app.command()
@@ -42,8 +43,10 @@ def robustness(
     limit: Annotated[
         int | None, typer.Option(min=1, help="At most so many photographs, drawn class by class.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of corruptions, intervals and --limit.")] = 0,
-    split_seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 7,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MAXIMUM_SEED, help="Seed of corruptions, intervals and --limit.")
+    ] = 0,
+    split_seed: Annotated[int, typer.Option(min=0, max=MAXIMUM_SEED, help="Seed of the split.")] = 7,
     quality: Annotated[
         int | None,
         typer.Option(help="JPEG quality that clean and corrupted pictures go through [default: 85]."),

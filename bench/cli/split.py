@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from bench.cli.app import app
+from bench.cli.options import MAXIMUM_SEED
 
 
 @app.command()
@@ -34,7 +35,7 @@ def split(
         bool, typer.Option("--with-near-duplicates", help="Keep near-duplicates on one side.")
     ] = False,
     out: Annotated[Path, typer.Option(help="Folder for the split files.")] = Path("build/splits"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 7,
+    seed: Annotated[int, typer.Option(min=0, max=MAXIMUM_SEED, help="Seed of the draw.")] = 7,
 ) -> None:
     """Write one split file for each fold, for `mango-convert train --split FILE` and for the benchmark.
 

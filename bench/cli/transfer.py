@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from bench.cli.app import app
+from bench.cli.options import MAXIMUM_SEED
 
 
 @app.command()
@@ -25,7 +26,7 @@ def transfer(
         str, typer.Option(help="auto, ai-edge-litert, tflite-runtime or tensorflow.")
     ] = "auto",
     resamples: Annotated[int, typer.Option(min=200, max=100_000, help="Resamples of sessions.")] = 2000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the resampling.")] = 7,
+    seed: Annotated[int, typer.Option(min=0, max=MAXIMUM_SEED, help="Seed of the resampling.")] = 7,
     seeds: Annotated[int, typer.Option(min=2, max=100, help="Seeds of the time baseline.")] = 7,
     out: Annotated[Path | None, typer.Option(help="Result file (JSON) to write.")] = None,
     report: Annotated[Path | None, typer.Option(help="Folder to write the HTML report into.")] = None,

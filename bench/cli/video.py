@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from bench.cli.app import app
+from bench.cli.options import MAXIMUM_SEED
 
 
 @app.command()
@@ -19,7 +20,9 @@ def video(
     split: Annotated[str, typer.Option(help="random, burst, or a split file (.json).")] = "burst",
     part: Annotated[str, typer.Option(help="training, validation or test.")] = "test",
     each: Annotated[int, typer.Option(min=1, help="Frames of each photograph.")] = 8,
-    seed: Annotated[int, typer.Option(help="Seed of split, order, movement and noise.")] = 7,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MAXIMUM_SEED, help="Seed of split, order, movement and noise.")
+    ] = 7,
 ) -> None:
     """Make a video that goes from leaf to leaf; score a run over it with `mango-edge journal stats --truth`."""
     from bench.video import write_walk

@@ -34,7 +34,7 @@ def classify(
     A picture that cannot be read is named on standard error and the others are still classified; the exit
     status is then 1.
     """
-    from edge.calibration import calibrated, calibration_of
+    from edge.calibration import calibrated, calibration_of, floor_of
     from edge.classifier import Classifier, Prediction
     from edge.console import FAILED, complain, progress
     from edge.errors import InputError
@@ -43,7 +43,8 @@ def classify(
     if as_json and as_csv:
         raise InputError("--json and --csv exclude each other; give one of them")
     classifier = Classifier.open(model, runtime, threads)
-    calibration = calibration_of(classifier.contract)
+    calibration = calibration_of(classifier.contract, classifier.model.path)
+    floor = floor_of(classifier.contract)
     count = min(top, len(classifier.contract.labels))
     found = find_photographs(paths)
     results: list[tuple[Path, Prediction, Prediction]] = []
@@ -65,7 +66,7 @@ def classify(
                 problems.append((str(path), str(error)))
                 complain(f"error: {error}")
                 continue
-            prediction = calibrated(raw, classifier.contract)
+            prediction = calibrated(raw, calibration, floor)
             ranked = prediction.top(count)
             doubt = calibration.measured and ranked[0][1] < calibration.uncertain_below
             if as_csv:

@@ -11,7 +11,7 @@ import typer
 from edge.cli.app import app
 
 if TYPE_CHECKING:
-    from edge.contract import Contract
+    from edge.contract import ModelFile
 
 
 @app.command()
@@ -68,7 +68,7 @@ def info(
         rows.append(
             ("calibration", ", ".join(f"{key} {value}" for key, value in contract.calibration.items()))
         )
-    rows.append(("confidence", _confidence(contract)))
+    rows.append(("confidence", _confidence(classifier.model)))
     for score in contract.scores:
         own = training is not None and score.weights_digest == training.weights_digest
         whose = "" if own else " [sister model trained on that split]"
@@ -86,14 +86,14 @@ def info(
         typer.echo(f"{name:<14} {text}")
 
 
-def _confidence(contract: Contract) -> str:
+def _confidence(model: ModelFile) -> str:
     from edge.calibration import calibration_of
 
-    calibration = calibration_of(contract)
+    calibration = calibration_of(model.contract, model.path)
     if not calibration.measured:
         return "as the network gives it; calibrate it with: mango-convert calibrate"
     text = f"temperature {calibration.temperature:.4f}, uncertain below {calibration.uncertain_below:.4f}"
-    found: Any = contract.extra.get("calibrated")
+    found: Any = model.contract.extra.get("calibrated")
     try:
         test = found["test"]
         return (
@@ -101,5 +101,5 @@ def _confidence(contract: Contract) -> str:
             f" {float(test['ece_before']):.4f} without, {float(test['ece_after']):.4f} with it"
         )
     # What else the file says of itself is for people; a decision does not depend on it.
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return text

@@ -191,6 +191,7 @@ def _show(
 ) -> list[Sink]:
     """Start the status page and the publisher that are asked for; both end with `closing`."""
     from edge.errors import InputError
+    from edge.files import read_regular
     from edge.journal_reader import JournalReader
     from edge.live_view import LiveView
 
@@ -215,7 +216,7 @@ def _show(
         token = ""
         if token_file is not None:
             try:
-                token = token_file.read_text("utf-8").strip()
+                token = read_regular(token_file, "a token file", 2**16).decode().strip()
             except (OSError, UnicodeDecodeError) as error:
                 raise InputError(f"{token_file}: the token cannot be read ({error})") from None
         live = LiveView()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -47,8 +48,9 @@ def open_source(
         InputError: no such file, unknown scheme, options that do not fit, or a missing package.
     """
     scheme = _SCHEME.match(argument)
-    kind = scheme.group(1).lower() if scheme and not Path(argument).exists() else "path"
-    if watch and not (kind == "path" and Path(argument).is_dir()):
+    # Not Path.exists: it raises for what is too long for a file's name, as an address with a token may be.
+    kind = scheme.group(1).lower() if scheme and not os.path.exists(argument) else "path"
+    if watch and not (kind == "path" and os.path.isdir(argument)):
         raise InputError(f"{argument}: only a folder can be watched for new pictures")
     if every_frame and kind != "path":
         raise InputError(
@@ -100,15 +102,11 @@ def _open_path(argument: str, exif: str, watch: bool, every_frame: bool, done: f
     from edge.source.pictures import WatchedFolder, open_pictures
 
     path = Path(argument)
-    try:
-        folder, file = path.is_dir(), path.is_file()
-    except (OSError, ValueError):
-        folder = file = False
     if watch:
         return WatchedFolder(path, exif, done)
-    if folder or path.suffix.lower() in SUFFIXES:
+    if os.path.isdir(path) or path.suffix.lower() in SUFFIXES:
         return open_pictures(argument, exif)
-    if not file:
+    if not os.path.isfile(path):
         raise InputError(f"{argument}: no such file or folder; give {KINDS}")
     from edge.source.opencv import VideoFile
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import logging
 import threading
 import time
 from collections import deque
@@ -10,9 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edge.errors import InputError
-from edge.photograph import SUFFIXES, find_photographs
+from edge.files import read_regular
+from edge.log import fields
+from edge.photograph import SUFFIXES, files_below, find_photographs
 from edge.preprocessing import MAXIMUM_BYTES, read_photograph
 from edge.source.frame import NO_PIXELS, Frame
+
+_log = logging.getLogger(__name__)
 
 POLL_S = 0.5
 """How often a watched folder is looked at, seconds. Polling works on every file system, network ones included."""
@@ -55,10 +59,9 @@ class Pictures:
         begun = time.perf_counter()
         data, fault, pixels = b"", "", NO_PIXELS
         try:
-            if path.stat().st_size > MAXIMUM_BYTES:
-                fault = "torn"
-            else:
-                data = path.read_bytes()
+            data = read_regular(path, "a picture", MAXIMUM_BYTES)
+        except InputError:
+            fault = "torn"
         except OSError:
             fault = "empty"
         read = time.perf_counter()
@@ -101,6 +104,7 @@ class WatchedFolder(Pictures):
         self._seen: dict[Path, _State] = {}
         self._growing: dict[Path, _State] = {}
         self._first = True
+        self._unreadable: set[str] = set()
 
     def read(self) -> Frame | None:
         """Wait for the next picture; None once `stop` was called."""
@@ -118,17 +122,19 @@ class WatchedFolder(Pictures):
 
     def _look(self) -> None:
         states: dict[Path, _State] = {}
-        for parent, folders, names in os.walk(self._folder):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            for name in sorted(names):
-                if name.startswith(".") or not name.lower().endswith(SUFFIXES):
-                    continue
-                path = Path(parent) / name
-                try:
-                    status = path.stat()
-                except OSError:
-                    continue
-                states[path] = (status.st_size, status.st_mtime_ns)
+        unreadable: dict[str, str] = {}
+        for path in files_below(self._folder, unreadable.setdefault):
+            if not path.name.lower().endswith(SUFFIXES):
+                continue
+            try:
+                status = path.stat()
+            except OSError:
+                continue
+            states[path] = (status.st_size, status.st_mtime_ns)
+        for folder, why in unreadable.items():
+            if folder not in self._unreadable:
+                _log.warning("%s", why, extra=fields(event="folder-unreadable", source=self.name))
+        self._unreadable = set(unreadable)
         if self._first:
             self._seen = {path: state for path, state in states.items() if str(path) in self._done}
             self._first = False
@@ -145,8 +151,10 @@ class WatchedFolder(Pictures):
 def open_pictures(argument: str, exif: str) -> Pictures:
     """One picture, or all of a folder; raises InputError where there is none."""
     found = find_photographs([argument])
-    if found.problems:
+    if not found.paths:
         raise InputError(found.problems[0][1])
+    for _, why in found.problems:
+        _log.warning("%s", why, extra=fields(event="folder-unreadable", source=argument))
     if found.paths == (Path(argument),):
         # Named outright: whoever names a file that is no picture should hear it, not find it in a journal.
         read_photograph(argument, exif)
