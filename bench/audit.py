@@ -2,7 +2,7 @@
 
 Follows the protocol of sensor-leakage studies in crop data: a granularity probe, baselines that see no picture,
 and the gain of fusion, each on folds that mix sessions and on folds that hold whole sessions out. Several crops
-in one table are audited apart and averaged.
+in one table are audited and judged apart; their scores are averaged.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from bench.baseline import (
     CV_FOLDS,
     RANDOM_FOLDS,
     Baselines,
+    Difference,
     Scores,
     Settings,
     covered_classes,
-    differences,
     score_baselines,
 )
 from bench.clock import seconds
-from bench.duplicate import across, find_pairs, joined, summary
+from bench.disjoint import split_command
+from bench.duplicate import Pair, across, find_pairs, joined, summary
 from bench.embedding import Embeddings
 from bench.fold import Fold, disjoint, stratified
 from bench.fusion import Fusion, against_time, gain, score_fusion
@@ -48,6 +49,7 @@ from bench.verdict import judge
 from edge.contract import read_model
 from edge.errors import InputError
 
+MOST_CROPS = 100
 LISTED = 200
 """Near-duplicate pairs that a result lists by name."""
 
@@ -95,7 +97,7 @@ def audit(
         by: what is held out ("group", "burst", "date", "camera"); None: given groups, else bursts.
         settings: seeds, trees, row cap, band, coverage floor.
         embeddings: of an image model, for the gain of fusion.
-        unseen: take only pictures that the image model has not seen.
+        unseen: take only pictures that the image model has not seen; needs `embeddings`.
         near_duplicates: look for near-duplicates in the picture files.
         with_near_duplicates: make one group of groups that share a near-duplicate.
         models: model files whose own scores are put beside the baselines.
@@ -106,14 +108,26 @@ def audit(
         An entry of kind "audit".
 
     Raises:
-        InputError: nothing can be told apart (one class), or what was asked for is not in the data.
+        InputError: nothing can be told apart (one class), there are more than 100 crops, or what was asked for is
+            not in the data.
     """
     settings = settings or Settings()
+    if unseen and embeddings is None:
+        raise InputError(
+            "--unseen chooses among the pictures of an image model's --embeddings; give those as well, or leave it away"
+        )
     say = report or (lambda text: None)
     if len(readings.classes) < 2:
         raise InputError(
             f"{readings.path}: all {len(readings):,} pictures are of the class {readings.classes[0]}; an audit needs at"
             " least two classes to tell apart"
+        )
+    if len(readings.crops) > MOST_CROPS:
+        column = (readings.columns or {}).get("crop")
+        raise InputError(
+            f"{readings.path}: the column {column!r} tells {len(readings.crops):,} crops apart, more than the"
+            f" {MOST_CROPS} that are audited apart; name the crop's column with --crop, or audit all as one with --crop"
+            " none"
         )
     kind = by or default_kind(readings)
     groups = None if kind is None else grouping(readings, kind)
@@ -123,27 +137,34 @@ def audit(
             "Neither times nor groups are known, so no session can be held out: whether scores carry over to other"
             " sessions stays open."
         )
-    elif len(groups.names) == 1:
+    duplicates: dict[str, Any] | None = None
+    pairs: list[Pair] = []
+    if near_duplicates or with_near_duplicates:
+        duplicates, pairs, groups, more = _near_duplicates(readings, groups, with_near_duplicates, say)
+        notes += more
+    if groups is not None and len(groups.names) == 1:
         notes.append(f"All pictures belong to one of the {groups.words}, so none can be held out.")
         groups = None
-    duplicates: dict[str, Any] | None = None
-    if near_duplicates or with_near_duplicates:
-        duplicates, groups, more = _near_duplicates(readings, groups, settings, with_near_duplicates, say)
-        notes += more
     crops: list[CropAudit] = []
     not_fused: list[str] = []
     refusal: InputError | None = None
-    for number, name in enumerate(readings.crops):
-        rows = np.flatnonzero(readings.crop == number)
+    odd: dict[str, list[str]] = {}
+    order = np.argsort(readings.crop, kind="stable")
+    ends = np.cumsum(np.bincount(readings.crop, minlength=len(readings.crops)))[:-1]
+    for name, rows in zip(readings.crops, np.split(order, ends), strict=True):
         part = readings.take(rows)
-        where = name or "all pictures"
         if len(part.classes) < 2:
-            notes.append(f"{where}: a single class ({part.classes[0]}), nothing to tell apart; left out.")
+            odd.setdefault("Crops of a single class, left out for want of another to tell apart", []).append(
+                name
+            )
             continue
         sub = None if groups is None else groups.take(rows)
         if sub is not None and len(sub.names) == 1:
-            notes.append(f"{where}: a single group, so none can be held out.")
+            odd.setdefault("Crops of a single group, of which none can be held out", []).append(name)
             sub = None
+        if part.part is not None and not {"training", "test"} <= set(part.part):
+            odd.setdefault("Crops without a training or a test part in the given split", []).append(name)
+        where = name or "all pictures"
         tell = partial(_at, say, where)
         crop = _crop(name, part, sub, settings, permutations, tell)
         if embeddings is not None:
@@ -156,11 +177,25 @@ def audit(
         crops.append(crop)
     if refusal is not None and all(crop.fusion is None for crop in crops):
         raise refusal
+    notes += [
+        f"{what}: {', '.join(names)} ({len(names)} of {len(readings.crops)})." for what, names in odd.items()
+    ]
     notes += not_fused
     if not crops:
         raise InputError(f"{readings.path}: no crop has two classes; there is nothing to tell apart")
     scores, different, lost = average(crops, settings)
-    verdict = judge(crops, scores, different, lost, groups, readings, settings, duplicates)
+    verdict = judge(
+        crops,
+        scores,
+        different,
+        lost,
+        groups,
+        readings,
+        settings,
+        duplicates,
+        kind,
+        partial(split_command, readings, kind or "", pairs if with_near_duplicates else ()),
+    )
     body = {
         "columns": dict(readings.columns or {}),
         "variables": [
@@ -179,6 +214,7 @@ def audit(
             "permutations": permutations,
             "cv_folds": CV_FOLDS,
             "random_folds": RANDOM_FOLDS,
+            "leak_folds": RANDOM_FOLDS,
             "histogram_from": list(BINS),
         },
         "notes": notes,
@@ -207,7 +243,7 @@ def audit(
 
 def average(
     crops: Sequence[CropAudit], settings: Settings
-) -> tuple[Scores, tuple[Any, ...], tuple[Any, ...]]:
+) -> tuple[Scores, tuple[Difference, ...], tuple[Difference, ...]]:
     """Mean over the crops within each seed: scores, differences and drops (of the crops that have each)."""
     scores: Scores = {}
     keys = {
@@ -225,21 +261,27 @@ def average(
         ]
         mean = [float(value) for value in np.mean(np.array(values), axis=0)]
         scores.setdefault(protocol, {}).setdefault(baseline, {})[metric] = student(mean)
-    if len(crops) == 1:
-        return scores, crops[0].baselines.differences, crops[0].baselines.drops
-    # A crop without single-group classes has no restricted cross-validation: each crop's own pairs count.
-    paired_drops: dict[str, list[tuple[float, ...]]] = {}
-    for crop in crops:
-        for drop in crop.baselines.drops:
-            paired_drops.setdefault(drop.first, []).append(drop.interval.values)
-    lost = []
-    example = {drop.first: drop for crop in crops for drop in crop.baselines.drops}
-    for baseline, values in paired_drops.items():
-        interval = student([float(value) for value in np.mean(np.array(values), axis=0)])
-        lost.append(
-            replace(example[baseline], interval=interval, verdict=against_band(interval, settings.margin))
+    return (
+        scores,
+        _averaged([crop.baselines.differences for crop in crops], settings.margin),
+        _averaged([crop.baselines.drops for crop in crops], settings.margin),
+    )
+
+
+def _averaged(found: Sequence[Sequence[Difference]], margin: float) -> tuple[Difference, ...]:
+    """Each difference's mean over the crops that have it, within each seed: what one crop lacks must not stand on
+    one side of it only."""
+    same: dict[tuple[str, str, str, str], list[Difference]] = {}
+    for of_crop in found:
+        for one in of_crop:
+            same.setdefault((one.protocol, one.first, one.second, one.metric), []).append(one)
+    means = []
+    for ones in same.values():
+        interval = student(
+            [float(value) for value in np.mean(np.array([one.interval.values for one in ones]), axis=0)]
         )
-    return scores, differences(scores, settings.margin), tuple(lost)
+        means.append(replace(ones[0], interval=interval, verdict=against_band(interval, margin)))
+    return tuple(means)
 
 
 def average_fusion(crops: Sequence[CropAudit], settings: Settings) -> dict[str, Any] | None:
@@ -324,8 +366,10 @@ def _crop(
     if groups is not None and len(covered) > 1:
         inside = np.flatnonzero(np.isin(labels, covered))
         sub = groups.take(inside)
+        # As many folds as the random ones: with more pictures to learn from, more readings occur among them.
         protocols["disjoint"] = [
-            Fold(inside[fold.training], inside[fold.test]) for fold in disjoint(labels[inside], sub, 2, 0)
+            Fold(inside[fold.training], inside[fold.test])
+            for fold in disjoint(labels[inside], sub, RANDOM_FOLDS, 0)
         ]
     say("granularity")
     probed = readings_of(readings)
@@ -368,10 +412,9 @@ def _at(say: Callable[[str], None], where: str, text: str) -> None:
 def _near_duplicates(
     readings: Readings,
     groups: Grouping | None,
-    settings: Settings,
     keep_together: bool,
     say: Callable[[str], None],
-) -> tuple[dict[str, Any], Grouping | None, list[str]]:
+) -> tuple[dict[str, Any], list[Pair], Grouping | None, list[str]]:
     rows = [row for row, file in enumerate(readings.files) if file is not None]
     if not rows:
         raise InputError(
@@ -379,13 +422,27 @@ def _near_duplicates(
             " that paths start from with --pictures"
         )
     say(f"near-duplicates among {len(rows):,} pictures")
-    found = find_pairs([file for file in readings.files if file is not None])
+    damaged: list[str] = []
+    found = find_pairs(
+        [file for file in readings.files if file is not None],
+        damaged=lambda _, fault: damaged.append(fault),
+    )
     pairs = [replace(pair, first=rows[pair.first], second=rows[pair.second]) for pair in found]
     labels = [int(label) for label in readings.labels]
     body = dict(summary(pairs, readings.names, labels, LISTED))
-    body["looked_at"] = len(rows)
+    body["looked_at"] = len(rows) - len(damaged)
+    body["unreadable"] = damaged
     body["across"] = {}
     notes = []
+    if damaged:
+        notes.append(
+            f"{len(damaged):,} of {len(rows):,} pictures cannot be read and were compared with none: {damaged[0]}"
+            + ("; ..." if len(damaged) > 1 else ".")
+        )
+    if keep_together and groups is None:
+        notes.append(
+            "Near-duplicates cannot be kept on one side, because no groups are known to be held out."
+        )
     parts: dict[str, Sequence[str]] = {}
     random = stratified(readings.labels, RANDOM_FOLDS, 0)[0]
     parts["random"] = _parts(len(readings), random)
@@ -404,7 +461,7 @@ def _near_duplicates(
             )
             notes.append(f"{merged} groups were joined to others because they share near-duplicates.")
         if len(groups.names) > 1:
-            parts["disjoint"] = _parts(len(readings), disjoint(readings.labels, groups, 2, 0)[0])
+            parts["disjoint"] = _parts(len(readings), disjoint(readings.labels, groups, RANDOM_FOLDS, 0)[0])
     for name, part in parts.items():
         crossing = across(pairs, part)
         body["across"][name] = {
@@ -416,7 +473,7 @@ def _near_duplicates(
     for key in ("pairs", "pictures", "two_classes", "turned", "in_one_group"):
         if key in body:
             body[key] = int(body[key])
-    return body, groups, notes
+    return body, pairs, groups, notes
 
 
 def _parts(count: int, fold: Fold) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bench.fold import Fold, Shortfall, disjoint, draw, shortfalls, stratified
+from bench.fold import Fold, Shortfall, disjoint_parts, draw_covering, folds_of, shortfalls, stratified
 from bench.interval import Interval, against_band, paired, student
 from bench.reading import Floats, Integers, Readings, Variable
 from bench.session import Grouping
@@ -83,8 +83,9 @@ class Baselines:
         differences: pairs of baselines within a protocol.
         drops: each baseline's mixed minus its disjoint score (same share of the pictures to learn from).
         covered: classes with at least two groups, which the disjoint folds test.
-        shortfalls: of the disjoint folds.
+        shortfalls: of the disjoint folds of all pictures, over all seeds.
         rows: pictures that a seed uses.
+        thinned: classes that the disjoint folds test well enough, but not with the pictures that a seed draws.
     """
 
     scores: Scores
@@ -93,6 +94,7 @@ class Baselines:
     covered: tuple[str, ...]
     shortfalls: tuple[Shortfall, ...]
     rows: int
+    thinned: tuple[str, ...]
 
 
 def matrix_of(variables: Sequence[Variable]) -> Floats:
@@ -178,14 +180,35 @@ def score_baselines(
     """
     features = feature_sets(readings)
     values: dict[str, dict[str, dict[str, list[float]]]] = {}
-    short: list[Fold] = []
     covered = covered_classes(readings, groups)
-    kept = np.flatnonzero(np.isin(readings.labels, covered)) if len(covered) > 1 else np.zeros(0, np.intp)
+    count = _held_out_folds(readings, groups, covered)
+    given = _given_parts(readings)
+    whole: list[Fold] = []
+    thin: set[str] = set()
     for seed in range(settings.seeds):
-        rows = draw(len(readings), settings.rows, seed)
+        # What can be held out is decided on all pictures, so that every seed scores the same protocols, however
+        # few pictures it draws.
+        held_out = None
+        if groups is not None and count:
+            held_out = _held_out_parts(readings, groups, covered, count, seed)
+            inside = np.flatnonzero(held_out >= 0)
+            whole += _within(folds_of(held_out[inside], count), inside)
+        rows = draw_covering(_cells(readings.labels, given, held_out), settings.rows, seed)
         labels = readings.labels[rows]
-        protocols = _protocols(readings, groups, rows, kept, settings, seed)
-        short += protocols.get("disjoint", ())
+        protocols = _protocols(
+            labels,
+            None if given is None else given[rows],
+            None if held_out is None else held_out[rows],
+            count,
+            seed,
+        )
+        if groups is not None and held_out is not None and len(rows) < len(readings):
+            thin |= {
+                shortfall.label
+                for shortfall in _shortfalls(
+                    protocols["disjoint"], readings.take(rows), groups.take(rows), settings
+                )
+            }
         for protocol, folds in protocols.items():
             if protocol not in wanted:
                 continue
@@ -205,33 +228,18 @@ def score_baselines(
         }
         for protocol, by_baseline in values.items()
     }
-    short_of: tuple[Shortfall, ...] = ()
-    if short and groups is not None:
-        # All seeds draw their rows alike where the data are few; where not, positions differ from seed to
-        # seed and only the first seed's folds are judged.
-        whole = len(readings) <= settings.rows
-        rows = draw(len(readings), settings.rows, 0)
-        judged = short if whole else short[: len(short) // settings.seeds]
-        wanted = {readings.classes[label] for label in covered}
-        short_of = tuple(
-            shortfall
-            for shortfall in shortfalls(
-                judged,
-                readings.labels[rows],
-                groups.take(rows),
-                readings.classes,
-                settings.floor_pictures,
-                settings.floor_groups,
-            )
-            if shortfall.label in wanted
-        )
+    names = tuple(readings.classes[label] for label in covered) if len(covered) > 1 else ()
+    short = () if groups is None or not whole else _shortfalls(whole, readings, groups, settings)
+    short = tuple(shortfall for shortfall in short if shortfall.label in names)
+    known = {shortfall.label for shortfall in short}
     return Baselines(
         scores,
         differences(scores, settings.margin),
         drops(scores, settings.margin),
-        tuple(readings.classes[label] for label in covered) if len(covered) > 1 else (),
-        short_of,
+        names,
+        short,
         min(len(readings), settings.rows),
+        tuple(name for name in names if name in thin and name not in known),
     )
 
 
@@ -281,39 +289,78 @@ def covered_classes(readings: Readings, groups: Grouping | None) -> list[int]:
     ]
 
 
+def _held_out_folds(readings: Readings, groups: Grouping | None, covered: Sequence[int]) -> int:
+    """Number of disjoint folds that leave every covered class in each; 0 where nothing can be held out."""
+    if groups is None or len(covered) < 2:
+        return 0
+    of_class = groups.of_class(readings.labels, len(readings.classes))
+    return min([CV_FOLDS, *(of_class[label] for label in covered)])
+
+
+def _held_out_parts(
+    readings: Readings, groups: Grouping, covered: Sequence[int], count: int, seed: int
+) -> npt.NDArray[np.intp]:
+    """The disjoint fold of each picture; -1 for the classes that cannot be held out."""
+    part = np.full(len(readings), -1, dtype=np.intp)
+    kept = np.flatnonzero(np.isin(readings.labels, covered))
+    part[kept] = disjoint_parts(readings.labels[kept], groups.take(kept), [1 / count] * count, seed)
+    return part
+
+
+def _given_parts(readings: Readings) -> npt.NDArray[np.intp] | None:
+    """0 for the given split's training part, 1 for its test part, -1 for neither; None unless both are there."""
+    if readings.part is None:
+        return None
+    number = {"training": 0, "test": 1}
+    part = np.array([number.get(name, -1) for name in readings.part], dtype=np.intp)
+    return part if {0, 1} <= set(part.tolist()) else None
+
+
+def _cells(
+    labels: Integers, given: npt.NDArray[np.intp] | None, held_out: npt.NDArray[np.intp] | None
+) -> list[Integers]:
+    """Each class, in each part of the given split, and in each disjoint fold."""
+    width = int(labels.max()) + 1
+    return [labels] + [
+        np.where(part >= 0, part * width + labels, -1) for part in (given, held_out) if part is not None
+    ]
+
+
 def _protocols(
-    readings: Readings,
-    groups: Grouping | None,
-    rows: npt.NDArray[np.intp],
-    kept: npt.NDArray[np.intp],
-    settings: Settings,
+    labels: Integers,
+    given: npt.NDArray[np.intp] | None,
+    held_out: npt.NDArray[np.intp] | None,
+    count: int,
     seed: int,
 ) -> dict[str, Sequence[Fold]]:
-    """protocol -> folds, as positions in `rows`."""
-    labels = readings.labels[rows]
+    """protocol -> folds, as positions in `labels`, from each picture's part and its one of `count` disjoint folds."""
     found: dict[str, Sequence[Fold]] = {
         "cv": stratified(labels, CV_FOLDS, seed),
         "random": stratified(labels, RANDOM_FOLDS, seed)[:1],
     }
-    if readings.part is not None:
-        part = np.array(readings.part)[rows]
-        fold = Fold(np.flatnonzero(part == "training"), np.flatnonzero(part == "test"))
-        if len(fold.training) and len(fold.test):
-            found["given"] = [fold]
-    if groups is not None and len(kept):
-        inside = np.flatnonzero(np.isin(rows, kept))
-        sub = groups.take(rows[inside])
-        count = min([CV_FOLDS, *(n for n in sub.of_class(labels[inside], len(readings.classes)) if n)])
-        if count >= 2:
-            found["disjoint"] = _within(disjoint(labels[inside], sub, count, seed), inside)
-            # The same share to learn from on both, so that they differ in the sessions alone.
-            if len(inside) < len(rows) or count != CV_FOLDS:
-                found["cv covered"] = _within(stratified(labels[inside], count, seed), inside)
+    if given is not None:
+        found["given"] = [Fold(np.flatnonzero(given == 0), np.flatnonzero(given == 1))]
+    if held_out is not None:
+        inside = np.flatnonzero(held_out >= 0)
+        found["disjoint"] = _within(folds_of(held_out[inside], count), inside)
+        # The same share to learn from on both, so that they differ in the sessions alone.
+        if len(inside) < len(labels) or count != CV_FOLDS:
+            found["cv covered"] = _within(stratified(labels[inside], count, seed), inside)
     return found
 
 
 def _within(folds: Sequence[Fold], rows: npt.NDArray[np.intp]) -> list[Fold]:
     return [Fold(rows[fold.training], rows[fold.test]) for fold in folds]
+
+
+def _shortfalls(
+    folds: Sequence[Fold], readings: Readings, groups: Grouping, settings: Settings
+) -> tuple[Shortfall, ...]:
+    return tuple(
+        shortfalls(
+            folds, readings.labels, groups, readings.classes, settings.floor_pictures, settings.floor_groups
+        )
+    )
 
 
 def _score(

@@ -12,8 +12,13 @@ from datetime import datetime, timedelta, timezone
 
 import numpy as np
 
+from edge.errors import InputError
+
 FURTHEST_YEARS = 10.0
 """Times further than this from the median of all are taken for a clock that was never set."""
+
+MOST_OFFSET = 24.0
+"""Hours that a zone may be ahead of UTC or behind it."""
 
 _YEARS = (1990, 2099)
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?$")
@@ -81,8 +86,8 @@ class Clock:
 
 def parse_time(text: str) -> datetime | None:
     """One time as text: ISO 8601 with or without zone, EXIF, common local forms, or seconds (or milliseconds,
-    microseconds, nanoseconds) since 1970 in UTC; None where it is none of these. Day-first is read with dots
-    only: with slashes nobody can tell day from month.
+    microseconds, nanoseconds) since 1970 in UTC; None where it is none of these, or lies outside the years 1 to
+    9999. Day-first is read with dots only: with slashes nobody can tell day from month.
     """
     text = text.strip().strip("\x00")
     if _NUMBER.match(text) and len(text.split(".")[0]) not in (8, 14):
@@ -90,14 +95,17 @@ def parse_time(text: str) -> datetime | None:
         # The present is about 1.7e9 seconds after 1970; each finer unit is a thousand times that.
         for limit, unit in ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6), (1e20, 1e9)):
             if abs(value) < limit:
-                return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=value / unit)
+                try:
+                    return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(seconds=value / unit)
+                except OverflowError:
+                    return None
         return None
     try:
         # Python 3.10 knows neither the Z of UTC nor fractions of other lengths than 3 and 6.
         iso = re.sub(r"[zZ]$", "+00:00", text)
         iso = re.sub(r"\.(\d{1,9})", lambda found: "." + found[1][:6].ljust(6, "0"), iso, count=1)
         return datetime.fromisoformat(iso)
-    except ValueError:
+    except (ValueError, OverflowError):
         pass
     for pattern in _FORMATS:
         try:
@@ -118,7 +126,15 @@ def read_clock(texts: Sequence[str | None], utc_offset: float | None = None) -> 
         Times that all carry the same zone lose it (their wall clock stays); if zones differ, or `utc_offset`
         is given, all are brought to UTC; if some lack a zone and there is no `utc_offset`, the result is
         marked as mixed.
+
+    Raises:
+        InputError: `utc_offset` is no number of hours from -24 to 24.
     """
+    if utc_offset is not None and not -MOST_OFFSET <= utc_offset <= MOST_OFFSET:
+        raise InputError(
+            f"--utc-offset {utc_offset:g} is no time zone; give the hours that the times are ahead of UTC, from"
+            f" {-MOST_OFFSET:g} to {MOST_OFFSET:g}"
+        )
     parsed = [None if text is None else parse_time(text) for text in texts]
     found = [time if time is not None and _YEARS[0] <= time.year <= _YEARS[1] else None for time in parsed]
     missing = sum(text is None for text in texts)

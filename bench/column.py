@@ -38,10 +38,14 @@ METADATA = frozenset(
 )  # fmt: skip
 """Columns that describe the picture's file or its taking rather than the plant's surroundings."""
 
+ALIASES = frozenset(alias for known in NAMES.values() for alias in known)
+"""Names that say what a column is for; a second column of one purpose (a class as text and as a number) is no
+sensor unless asked for by name."""
+
 IDENTIFIERS = frozenset(("id", "index", "row", "number", "no", "nr", "uid", "uuid", "unnamed:_0", ""))
 """Columns that only count rows; they are passed over unless asked for by name."""
 
-_OPTIONS = {
+OPTIONS: Mapping[str, str] = {
     "label": "--label",
     "time": "--time",
     "group": "--group",
@@ -49,6 +53,10 @@ _OPTIONS = {
     "path": "--path",
     "split": "--split-column",
 }
+"""Purpose -> the option that names its column."""
+
+NO_COLUMN = "none"
+"""Given as a column's name: there is none for this purpose, whatever the table's columns are called."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +92,7 @@ def find_columns(
 
     Args:
         names: all columns.
-        given: purpose (a key of `NAMES`) -> the column that the user named.
+        given: purpose (a key of `NAMES`) -> the column that the user named, or `NO_COLUMN`.
         sensors: columns that the user named as sensors; empty: all other numeric ones.
         where: the table, for messages.
 
@@ -112,8 +120,10 @@ def find_columns(
     used = set(chosen_sensors or ())
     chosen: dict[str, str | None] = {}
     for purpose, wanted in given.items():
-        if wanted is not None:
-            chosen[purpose] = exact(wanted, _OPTIONS[purpose])
+        if wanted == NO_COLUMN and wanted not in names and purpose != "label":
+            chosen[purpose] = None
+        elif wanted is not None:
+            chosen[purpose] = exact(wanted, OPTIONS[purpose])
     used |= {name for name in chosen.values() if name}
     for purpose, known in NAMES.items():
         if purpose in chosen:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from edge.files import sha256
 
 VALIDATION = 0.1
 MOST_FOLDS = 50
+_SUGGESTED = (3, 2)
 _PLURAL = {"group": "groups", "burst": "bursts", "date": "dates", "camera": "cameras"}
 
 
@@ -137,6 +139,48 @@ def fold_splits(
             )
         )
     return splits
+
+
+def split_command(readings: Readings, by: str, pairs: Sequence[Pair] = ()) -> str | None:
+    """The `mango-bench split` command that keeps the groups of these readings whole, after trying that it works.
+
+    Three folds of all classes, else two, else of the classes that have the groups for it.
+
+    Args:
+        readings: as `bench.reading.read_readings` gives them.
+        by: "group", "burst", "date" or "camera".
+        pairs: near-duplicates to keep on one side.
+
+    Returns:
+        The command, quoted for a shell; None where picture files are not at hand, the classes are a model's own
+        decisions, or no such split exists.
+    """
+    if readings.source == "journal" or any(file is None for file in readings.files):
+        return None
+    try:
+        known = identified(readings)
+    except (InputError, OSError):
+        return None
+    of_class = grouping(known, by).of_class(known.labels, len(known.classes))
+    # Positions mean the same pictures only where no copy was dropped.
+    together = pairs if len(known) == len(readings) else ()
+    trials: list[tuple[int, list[str]]] = [(folds, []) for folds in _SUGGESTED]
+    for folds in _SUGGESTED:
+        chosen = [name for name, number in zip(known.classes, of_class, strict=True) if number >= folds]
+        # The command takes the classes in one word, separated by commas.
+        if 2 <= len(chosen) < len(known.classes) and not any("," in name for name in chosen):
+            trials.append((folds, chosen))
+    for folds, classes in trials:
+        try:
+            fold_splits(known, by, folds, classes=classes, pairs=together)
+        except InputError:
+            continue
+        words = ["mango-bench", "split", str(readings.path), *readings.options]
+        words += ["--by", by, "--folds", str(folds)]
+        words += ["--classes", ",".join(classes)] if classes else []
+        words += ["--with-near-duplicates"] if pairs else []
+        return shlex.join(words)
+    return None
 
 
 def parts_of(readings: Readings, split: Split) -> list[str]:

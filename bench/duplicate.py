@@ -118,12 +118,15 @@ def find_pairs(
     report: Callable[[], None] | None = None,
     radius: int = RADIUS,
     least: float = CORRELATION,
+    damaged: Callable[[int, str], None] | None = None,
 ) -> list[Pair]:
     """All near-duplicate pairs among picture files.
 
     Args:
         paths: at most 60,000 files.
         report: called after each picture.
+        damaged: called with position and fault of each picture that cannot be read, which is then compared with
+            none; None: such a picture is an error.
 
     Returns:
         Pairs with first < second, sorted.
@@ -138,15 +141,25 @@ def find_pairs(
         )
     thumbnails = np.zeros((len(paths), THUMBNAIL, THUMBNAIL), np.uint8)
     codes = np.zeros((len(paths), len(TURNS)), np.uint64)
+    read = np.ones(len(paths), dtype=bool)
     for row, path in enumerate(paths):
-        thumbnails[row] = thumbnail(path)
-        codes[row] = hashes(thumbnails[row])
+        try:
+            thumbnails[row] = thumbnail(path)
+        except InputError as error:
+            if damaged is None:
+                raise
+            damaged(row, str(error))
+            read[row] = False
+        else:
+            codes[row] = hashes(thumbnails[row])
         if report is not None:
             report()
+    compared = np.flatnonzero(read)
     # Blurring and turning by quarters commute, so each picture's fine structure is needed once.
     fine = lru_cache(maxsize=4096)(lambda position: _fine(thumbnails[position]))
     pairs = []
-    for first, second, turn, bits in candidates(codes, radius):
+    for one, other, turn, bits in candidates(codes[compared], radius):
+        first, second = int(compared[one]), int(compared[other])
         _, turns, mirrored = TURNS[turn]
         value = _aligned(fine(first), turned(fine(second), turns, mirrored))
         if value >= least:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from bench.session import Grouping
 from convert.split import balance
+from edge.errors import InputError
 
 FLOOR_PICTURES = 10
 FLOOR_GROUPS = 2
@@ -61,19 +62,53 @@ def draw(rows: int, most: int, seed: int) -> Rows:
     return np.sort(np.random.default_rng([seed, 0]).choice(rows, most, replace=False))
 
 
+def draw_covering(cells: Sequence[npt.NDArray[np.integer]], most: int, seed: int) -> Rows:
+    """Positions of at most `most` pictures, drawn without replacement, in order, with one of every cell.
+
+    A draw that missed a class, a part or a fold would be scored on other classes and protocols than the next
+    seed's, and the two could not be compared.
+
+    Args:
+        cells: for each way of dividing the pictures, the number of each picture's cell, int (pictures,); -1: in
+            none of them.
+        most: pictures to draw.
+        seed: of the draw.
+
+    Raises:
+        InputError: there are more cells than pictures to draw.
+    """
+    count = len(cells[0])
+    if count <= most:
+        return np.arange(count)
+    order = np.random.default_rng([seed, 0]).permutation(count)
+    needed = np.zeros(count, dtype=bool)
+    for codes in cells:
+        drawn = codes[order]
+        cell, first = np.unique(drawn, return_index=True)
+        needed[order[first[cell >= 0]]] = True
+    number = int(needed.sum())
+    if number > most:
+        raise InputError(
+            f"--rows {most:,} is too few to draw a picture of each class for each part and held-out fold; give at"
+            f" least {number:,}"
+        )
+    needed[order[~needed[order]][: most - number]] = True
+    return np.flatnonzero(needed)
+
+
 def stratified(labels: npt.NDArray[np.int64], count: int, seed: int) -> list[Fold]:
     """`count` folds that each hold the same share of every class, as near as whole pictures allow."""
     order = np.random.default_rng([seed, 1]).permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
     part = np.empty(len(labels), dtype=np.intp)
     part[order] = np.arange(len(labels)) % count
-    return _folds(part, count)
+    return folds_of(part, count)
 
 
 def disjoint(labels: npt.NDArray[np.int64], groups: Grouping, count: int, seed: int) -> list[Fold]:
     """`count` folds of whole groups, balanced over the classes (`convert.split.balance`)."""
     part = disjoint_parts(labels, groups, [1 / count] * count, seed)
-    return _folds(part, count)
+    return folds_of(part, count)
 
 
 def disjoint_parts(
@@ -97,14 +132,25 @@ def shortfalls(
     """The classes that some fold tests with too few pictures or groups."""
     found = []
     total = groups.of_class(labels, len(classes))
+    width = len(groups.names)
+    tested = [np.bincount(labels[fold.test], minlength=len(classes)) for fold in folds]
+    apart = [
+        np.bincount(
+            np.unique(labels[fold.test] * width + groups.codes[fold.test]) // width, minlength=len(classes)
+        )
+        for fold in folds
+    ]
     for label, name in enumerate(classes):
-        pictures = [int((labels[fold.test] == label).sum()) for fold in folds]
-        held_out = [len(np.unique(groups.codes[fold.test[labels[fold.test] == label]])) for fold in folds]
+        pictures = [int(of_fold[label]) for of_fold in tested]
+        held_out = [int(of_fold[label]) for of_fold in apart]
         below = sum(a < floor_pictures or b < floor_groups for a, b in zip(pictures, held_out, strict=True))
         if below:
             found.append(Shortfall(name, total[label], min(pictures), min(held_out), below, len(folds)))
     return found
 
 
-def _folds(part: npt.NDArray[np.intp], count: int) -> list[Fold]:
-    return [Fold(np.flatnonzero(part != fold), np.flatnonzero(part == fold)) for fold in range(count)]
+def folds_of(part: npt.NDArray[np.intp], count: int) -> list[Fold]:
+    """Each of `count` parts tested in turn on what the others teach; one with nothing to test or to learn is left
+    out (there are fewer pictures than parts)."""
+    folds = [Fold(np.flatnonzero(part != fold), np.flatnonzero(part == fold)) for fold in range(count)]
+    return [fold for fold in folds if len(fold.training) and len(fold.test)]

@@ -5,6 +5,7 @@ No pixel is in them. They come from a folder of class folders, a table, or the f
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,7 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.clock import read_clock, without_absurd
-from bench.column import IDENTIFIERS, METADATA, Columns, find_columns, plain
+from bench.column import (
+    ALIASES,
+    IDENTIFIERS,
+    METADATA,
+    NO_COLUMN,
+    OPTIONS,
+    Columns,
+    find_columns,
+    plain,
+)
 from bench.metadata import UNKNOWN, Metadata, read_metadata
 from bench.table import JOURNAL_FILE, Table, read_table
 from convert.dataset import canonical_label, capture_time, exif_time, index
@@ -28,7 +38,11 @@ Integers = npt.NDArray[np.int64]
 MOST_LEVELS = 1000
 """Different values that a text column may have to be taken as a category."""
 
+LARGEST = float(np.finfo(np.float32).max)
+"""Size up to which a number is a reading: a forest works in float32."""
+
 _NUMERIC_SHARE = 0.95
+_PARTS = ("training", "test")
 _TIME_PARTS = frozenset(
     ("year", "month", "day", "hour", "minute", "second", "weekday", "doy", "day_of_year", "week", "epoch")
 )
@@ -74,6 +88,7 @@ class Readings:
         identities: what a split file calls each picture; empty for tables without picture files.
         notes: what was left out or found odd, a sentence each.
         columns: column of each purpose, for the report.
+        options: with which `mango-bench split` finds the same columns and files of a table.
     """
 
     path: Path
@@ -93,6 +108,7 @@ class Readings:
     identities: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     columns: Mapping[str, Any] | None = None
+    options: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -137,13 +153,14 @@ def read_readings(
 
     Args:
         path: which of them.
-        columns: purpose -> column name that the user gave (keys of `bench.column.NAMES`).
+        columns: purpose -> column name that the user gave (keys of `bench.column.NAMES`), or `NO_COLUMN`.
         sensors: columns that the user named as sensors.
         utc_offset: hours that times without zone are ahead of UTC.
         pictures: folder that picture paths of a table start from; the table's own by default.
 
     Raises:
-        InputError: nothing there, unreadable, no label column, or no picture with a label.
+        InputError: nothing there, unreadable, no label column, no picture with a label, or a named split column
+            that names no training or no test part.
     """
     if not path.exists():
         raise InputError(f"{path}: no such file or folder; check the path")
@@ -154,17 +171,22 @@ def read_readings(
             raise InputError(
                 f"{path}: a folder has no columns; options that name columns need a CSV or Parquet table"
             )
+        if pictures is not None:
+            raise InputError(f"{path}: a folder holds its pictures itself; --pictures belongs to a table")
         return _of_folder(path)
     table = read_table(path)
     found = find_columns(table.names, columns or {}, sensors, str(path))
-    return _of_table(table, found, utc_offset, pictures or path.parent)
+    asked = (columns or {}).get("split") is not None
+    readings = _of_table(table, found, utc_offset, pictures or path.parent, asked)
+    return replace(readings, options=_options(table, found, utc_offset, pictures))
 
 
 def with_split(readings: Readings, split: Split) -> Readings:
     """The readings with a split file's parts as the given split.
 
     Raises:
-        InputError: the split belongs to other data, or the readings have no picture files to know them by.
+        InputError: the split belongs to other data or has no training or no test part, or the readings have no
+            picture files to know them by.
     """
     if not readings.identities:
         raise InputError(
@@ -176,6 +198,13 @@ def with_split(readings: Readings, split: Split) -> Readings:
     if not any(parts):
         raise InputError(
             f"split {split.name} names no picture of {readings.path}; it was made for other data"
+        )
+    missing = [part for part in _PARTS if part not in parts]
+    if missing:
+        found = ", ".join(sorted({part for part in parts if part}))
+        raise InputError(
+            f"split {split.name} has no {missing[0]} part among the pictures of {readings.path} (its parts: {found});"
+            " give a split with a training and a test part"
         )
     return replace(readings, part=parts, part_name=split.name)
 
@@ -230,7 +259,30 @@ def _of_folder(path: Path) -> Readings:
     )
 
 
-def _of_table(table: Table, columns: Columns, utc_offset: float | None, pictures: Path) -> Readings:
+def _options(
+    table: Table, columns: Columns, utc_offset: float | None, pictures: Path | None
+) -> tuple[str, ...]:
+    """What `mango-bench split` must be told to read a table as it was read here."""
+    purposes = ("label", "time", "group", "path")
+    try:
+        unaided: Columns | None = find_columns(table.names, {}, (), str(table.path))
+    except InputError:
+        unaided = None
+    options: list[str] = []
+    for purpose in purposes:
+        name = getattr(columns, purpose)
+        if unaided is None or getattr(unaided, purpose) != name:
+            options += [OPTIONS[purpose], name or NO_COLUMN]
+    if utc_offset is not None:
+        options += ["--utc-offset", f"{utc_offset:g}"]
+    if pictures is not None:
+        options += ["--pictures", str(pictures)]
+    return tuple(options)
+
+
+def _of_table(
+    table: Table, columns: Columns, utc_offset: float | None, pictures: Path, split_asked: bool
+) -> Readings:
     notes: list[str] = []
     if table.source == "journal":
         notes.append(
@@ -276,8 +328,7 @@ def _of_table(table: Table, columns: Columns, utc_offset: float | None, pictures
             for time, file in zip(named, files, strict=True)
         ]
         times = tuple(without_absurd(found)[0])
-    crops = ["" if crop is None else crop for crop in column(columns.crop)] if columns.crop else []
-    crop_names = tuple(sorted(set(crops))) or ("",)
+    crop_names, crop = _crops(column(columns.crop) if columns.crop else [None] * len(kept))
     groups = None
     if columns.group:
         given = column(columns.group)
@@ -289,7 +340,21 @@ def _of_table(table: Table, columns: Columns, utc_offset: float | None, pictures
             f"no group, {name}" if group is None else group for group, name in zip(given, names, strict=True)
         )
     part = tuple(_part(value) for value in column(columns.split)) if columns.split else None
-    variables, more = _variables(table, columns, kept)
+    if part is not None and not set(_PARTS) <= set(part):
+        values = sorted({value for value in column(str(columns.split)) if value is not None})
+        listed = ", ".join(values[:6]) + (" ..." if len(values) > 6 else "")
+        if split_asked:
+            raise InputError(
+                f"{table.path}: the split column {columns.split!r} holds {listed or 'nothing'}, but no picture is of"
+                f" the {next(name for name in _PARTS if name not in part)} part; write training (or train) and test"
+            )
+        notes.append(
+            f"The column {columns.split!r} ({listed or 'empty'}) does not name a training and a test part, so no given"
+            " split is scored."
+        )
+        part = None
+    labels_of = np.array([number[name] for name in names], dtype=np.int64)
+    variables, more = _variables(table, columns, kept, labels_of, crop)
     known = {variable.name for variable in variables}
     if at_hand:
         variables += tuple(
@@ -304,16 +369,16 @@ def _of_table(table: Table, columns: Columns, utc_offset: float | None, pictures
         source=table.source,
         digest=table.digest,
         classes=classes,
-        labels=np.array([number[name] for name in names], dtype=np.int64),
+        labels=labels_of,
         times=times,
         groups=groups,
         crops=crop_names,
-        crop=np.array([crop_names.index(crop) for crop in crops] or [0] * len(kept), dtype=np.int64),
+        crop=crop,
         variables=variables,
         names=tuple(path or f"row {row + 1}" for row, path in zip(kept, paths, strict=True)),
         files=files,
         part=part,
-        part_name=columns.split,
+        part_name=None if part is None else columns.split,
         notes=(*notes, *more),
         columns={
             "label": columns.label,
@@ -326,7 +391,40 @@ def _of_table(table: Table, columns: Columns, utc_offset: float | None, pictures
     )
 
 
-def _variables(table: Table, columns: Columns, kept: list[int]) -> tuple[tuple[Variable, ...], list[str]]:
+def _crops(values: Sequence[str | None]) -> tuple[tuple[str, ...], Integers]:
+    """Names of the crops, and each picture's position in them; one crop "" where none is named."""
+    if all(value is None for value in values):
+        return ("",), np.zeros(len(values), dtype=np.int64)
+    named = ["no crop" if value is None else value for value in values]
+    names = tuple(sorted(set(named)))
+    number = {name: position for position, name in enumerate(names)}
+    return names, np.array([number[name] for name in named], dtype=np.int64)
+
+
+def _is_code(values: Floats, labels: Integers, crop: Integers) -> bool:
+    """Whether a column only says again, in other words, what the class is: in every crop with several classes each
+    class has one value, and not all have the same. What is missing for a whole class is a fact of its own."""
+    width = int(labels.max()) + 1
+    cells, cell = np.unique(crop * width + labels, return_inverse=True)
+    cell = cell.reshape(-1)
+    lowest, highest = np.full(len(cells), np.inf), np.full(len(cells), -np.inf)
+    known = ~np.isnan(values)
+    np.minimum.at(lowest, cell[known], values[known])
+    np.maximum.at(highest, cell[known], values[known])
+    of_crop = cells // width
+    several = np.bincount(of_crop)[of_crop] > 1
+    # Classes of one picture each have one value whatever it is.
+    enough = int(several[cell[known]].sum()) >= 2 * int(several.sum())
+    if not several.any() or not enough or (lowest != highest)[several].any():
+        return False
+    least = np.full(int(of_crop.max()) + 1, np.inf)
+    np.minimum.at(least, of_crop, lowest)
+    return bool((lowest != least[of_crop])[several].any())
+
+
+def _variables(
+    table: Table, columns: Columns, kept: list[int], labels: Integers, crop: Integers
+) -> tuple[tuple[Variable, ...], list[str]]:
     found: list[Variable] = []
     passed_over: list[str] = []
     notes: list[str] = []
@@ -334,9 +432,10 @@ def _variables(table: Table, columns: Columns, kept: list[int]) -> tuple[tuple[V
     for name in table.names:
         short = plain(name)
         asked = wanted is not None and name in wanted
-        if (name in columns.taken or short in IDENTIFIERS or short in _TIME_PARTS) and not asked:
-            if short in _TIME_PARTS and name not in columns.taken:
-                passed_over.append(name)
+        if not asked and (name in columns.taken or short in IDENTIFIERS):
+            continue
+        if not asked and (short in _TIME_PARTS or (short in ALIASES and short not in METADATA)):
+            passed_over.append(name)
             continue
         if wanted is not None and not asked and short not in METADATA:
             continue
@@ -350,11 +449,18 @@ def _variables(table: Table, columns: Columns, kept: list[int]) -> tuple[tuple[V
             continue
         numbers = _numbers(texts, table.decimal_comma)
         good = int(np.isfinite(numbers).sum())
+        if role == "sensor" and not asked and good and _is_code(numbers, labels, crop):
+            notes.append(
+                f"{name} has one value for each class and follows nothing else: a code of the class rather than a"
+                f" reading, so it was left out; if it was measured, name it with --sensor {shlex.quote(name)}."
+            )
+            continue
         if good >= _NUMERIC_SHARE * present and good:
             found.append(Variable(name, role, numbers))
             if good < present:
                 notes.append(
-                    f"{present - good:,} values of {name} are no finite numbers and count as missing."
+                    f"{present - good:,} values of {name} are no finite numbers up to {LARGEST:.1e} in size and count"
+                    " as missing."
                 )
         elif (asked or role == "metadata") and len(set(texts)) <= MOST_LEVELS:
             found.append(_category(name, role, texts))
@@ -366,8 +472,9 @@ def _variables(table: Table, columns: Columns, kept: list[int]) -> tuple[tuple[V
             passed_over.append(name)
     if passed_over:
         notes.append(
-            f"Columns not used: {', '.join(passed_over[:12])}{' ...' if len(passed_over) > 12 else ''} (text, empty, or"
-            " parts of the time); name one with --sensor to use it."
+            f"Columns not used: {', '.join(passed_over[:12])}{' ...' if len(passed_over) > 12 else ''} (text, empty,"
+            f" numbers beyond {LARGEST:.1e}, parts of the time, or called like a class, time, group, crop, picture or"
+            " split); name one with --sensor to use it."
         )
     for variable in found:
         values = variable.values[~np.isnan(variable.values)]
@@ -393,7 +500,7 @@ def _numbers(texts: Sequence[str | None], decimal_comma: bool) -> Floats:
             value = float(text.replace(",", ".") if decimal_comma else text)
         except ValueError:
             continue
-        if np.isfinite(value):
+        if abs(value) <= LARGEST:
             values[row] = value
     return values
 

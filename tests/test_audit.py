@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Command
+from PIL import Image
 
 from bench.audit import audit
 from bench.baseline import Settings
@@ -169,6 +170,7 @@ def test_sensors_that_help_across_sessions_are_said_to_help() -> None:
     assert gains["time"]["survives"] in ("none", "undecided")
     assert "the gain survives on sessions that were never seen" in verdict["paragraph"]
     assert "knowledge about the disease" in verdict["paragraph"]
+    assert "Nothing beside the picture gives the class away" not in verdict["paragraph"]
 
 
 def test_a_leaking_clock_does_not_hide_that_the_sensors_gain_survives() -> None:
@@ -207,6 +209,31 @@ def test_one_group_leaves_the_question_open() -> None:
     assert "disjoint" not in entry.body["average"]["scores"]
     assert entry.body["verdict"]["finding"] == "open"
     assert any("none can be held out" in note for note in entry.body["notes"])
+    steps = " ".join(entry.body["verdict"]["next_steps"])
+    assert "all belong to one group" in steps
+    assert "Record when" not in steps
+    assert "Nothing has to change" not in steps
+
+
+def test_groups_without_any_reading_leave_the_question_open_and_say_why() -> None:
+    readings = made(9, 6)
+    entry = run(replace(readings, times=(None,) * len(readings)))
+    verdict = entry.body["verdict"]
+    assert verdict["finding"] == "open"
+    assert "could not be asked" in verdict["paragraph"]
+    assert "no session could be held out" not in verdict["paragraph"]
+    assert [step for step in verdict["next_steps"] if "what was recorded with it" in step]
+
+
+def test_held_out_readings_leak_over_as_many_folds_as_random_ones() -> None:
+    # Two sessions share each reading: one is tested, the other is in training in about six of seven folds.
+    def shared(generator: np.random.Generator, session: int, label: int) -> float:
+        return float(session // 2)
+
+    entry = run(made(28, 6, label=lambda session, picture: picture % 3, sensor=shared))
+    [humidity] = [one for one in entry.body["crops"][0]["sharing"] if one["name"] == "humidity"]
+    assert humidity["leak"]["random"] == 1.0
+    assert humidity["leak"]["disjoint"] > 0.7
 
 
 def test_neither_time_nor_group_is_said_and_leaves_the_question_open() -> None:
@@ -238,25 +265,131 @@ def test_classes_of_a_single_group_are_named_and_not_tested_disjointly() -> None
     assert "coverage of the held-out folds" in " ".join(section([few]).warnings)
 
 
-def test_crops_are_audited_apart_and_averaged() -> None:
-    leaking, clean = made(seed=3), permuted(made(seed=4))
-    both = replace(
-        leaking,
-        labels=np.concatenate([leaking.labels, clean.labels]),
-        times=leaking.times + clean.times,
-        groups=(leaking.groups or ()) + tuple(f"c{group}" for group in clean.groups or ()),
-        crops=("maize", "rice"),
-        crop=np.repeat([0, 1], len(leaking)),
-        names=leaking.names + clean.names,
-        files=leaking.files + clean.files,
+def crops_of(*parts: Readings) -> Readings:
+    """One table of several crops, "crop0", "crop1", ...; each with groups of its own."""
+
+    def together(name: str) -> tuple[Any, ...]:
+        return tuple(value for part in parts for value in getattr(part, name))
+
+    return replace(
+        parts[0],
+        labels=np.concatenate([part.labels for part in parts]),
+        times=together("times"),
+        groups=tuple(f"{number} {group}" for number, part in enumerate(parts) for group in part.groups or ()),
+        crops=tuple(f"crop{number}" for number in range(len(parts))),
+        crop=np.repeat(np.arange(len(parts)), [len(part) for part in parts]),
+        names=together("names"),
+        files=together("files"),
+        variables=tuple(
+            replace(variable, values=np.concatenate([part.variables[column].values for part in parts]))
+            for column, variable in enumerate(parts[0].variables)
+        ),
     )
-    entry = run(both)
-    assert [crop["name"] for crop in entry.body["crops"]] == ["maize", "rice"]
+
+
+def test_crops_are_audited_apart_and_one_that_leaks_is_found_among_clean_ones() -> None:
+    clean = [permuted(made(12, 9, sensor=of_session, seed=seed), seed) for seed in (4, 5, 6)]
+    entry = run(crops_of(clean[0], made(12, 9, sensor=of_session), *clean[1:]))
     single = [crop["baselines"]["scores"]["cv"]["time"]["macro_f1"]["values"] for crop in entry.body["crops"]]
     mean = entry.body["average"]["scores"]["cv"]["time"]["macro_f1"]["values"]
     assert mean == pytest.approx(np.mean(single, axis=0))
-    assert single[0][0] > 0.9 > 0.5 > single[1][0]
-    section([entry])
+    assert single[1][0] > 0.9 > 0.6 > single[0][0]
+    verdict = entry.body["verdict"]
+    assert verdict["finding"] == "leak"
+    assert verdict["crops"] == {"crop0": "none", "crop1": "leak", "crop2": "none", "crop3": "none"}
+    assert "In crop1 (108 pictures), without looking at any picture, the capture time" in verdict["paragraph"]
+    assert "on crop1 a good score on a random split" in verdict["paragraph"]
+    found = section([entry])
+    assert "crop1: the class can be told without the picture" in found.warnings[0]
+    assert [figure.title.split(":")[0] for figure in found.figures[:2]] == ["made.csv (crop1)"] * 2
+    [by_crop] = [table for table in found.tables if table.title == "made.csv: crop by crop"]
+    assert [row[:3] for row in by_crop.rows] == [
+        [f"crop{number}", 108, "leak" if number == 1 else "none"] for number in range(4)
+    ]
+    variance = [table for table in found.tables if "is explained by" in table.title]
+    assert [table.title.split(":")[0] for table in variance] == [f"made.csv, crop{n}" for n in range(4)]
+    assert all({row[0] for row in table.rows} == {"time", "humidity"} for table in variance)
+
+
+def test_a_crop_of_one_group_leaves_the_question_open_for_it() -> None:
+    clean, alone = permuted(made(12, 9, seed=4), 4), permuted(made(12, 9, seed=5), 5)
+    entry = run(crops_of(clean, replace(alone, groups=("farm",) * len(alone))))
+    verdict = entry.body["verdict"]
+    assert (verdict["finding"], verdict["crops"]) == ("open", {"crop0": "none", "crop1": "open"})
+    assert "in crop1 no session could be held out" in verdict["paragraph"]
+    assert any("Take pictures of crop1 in further sessions" in step for step in verdict["next_steps"])
+    assert [note for note in entry.body["notes"] if "crop1 (1 of 2)" in note]
+
+
+def test_a_difference_is_averaged_over_the_crops_that_have_both_sides() -> None:
+    timed, untimed = made(9, 9, sensor=of_session), made(9, 9, sensor=of_session, seed=1)
+    entry = run(crops_of(timed, replace(untimed, times=(None,) * len(untimed))), by="group")
+
+    def difference(body: Any) -> Any:
+        [found] = [
+            one["interval"]["values"]
+            for one in body["differences"]
+            if (one["protocol"], one["first"], one["second"], one["metric"])
+            == ("cv", "time", "shuffled", "macro_f1")
+        ]
+        return found
+
+    assert difference(entry.body["average"]) == difference(entry.body["crops"][0]["baselines"])
+
+
+def test_more_crops_than_can_be_audited_are_refused_at_once_and_none_is_a_choice(
+    tmp_path: Path, command: Command
+) -> None:
+    table = tmp_path / "t.csv"
+    rows = [f"{CLASSES[row // 20 % 2]},p{row // 2},s{row // 20},{row % 7}" for row in range(400)]
+    table.write_text("label,plant,session,humidity\n" + "\n".join(rows) + "\n")
+    with pytest.raises(InputError, match=r"'plant' tells 200 crops apart.*--crop none"):
+        run(read_readings(table))
+    whole = read_readings(table, {"crop": "none"})
+    assert (whole.crops, [variable.name for variable in whole.variables]) == (("",), ["humidity"])
+
+
+def few_of_a_class() -> Readings:
+    """As many sessions of the third class as folds, two of them tiny."""
+    sizes = [20] * 14 + [54, 3, 3]
+    session = np.repeat(np.arange(len(sizes)), sizes)
+    readings = made(1, len(session))
+    return replace(
+        readings,
+        classes=CLASSES,
+        labels=np.where(session < 14, session % 2, 2).astype(np.int64),
+        groups=tuple(f"s{number}" for number in session),
+        variables=(Variable("humidity", "sensor", np.random.default_rng(0).random(len(session))),),
+        part=tuple("test" if row % 170 == 3 else "training" for row in range(len(session))),
+    )
+
+
+def test_above_the_row_cap_every_seed_scores_every_protocol_and_coverage_is_judged_on_all() -> None:
+    readings = few_of_a_class()
+    settings = Settings(seeds=5, trees=2, rows=100)
+    capped = run(readings, settings=settings).body
+    whole = run(readings, settings=replace(settings, rows=10_000)).body
+    for protocol, by_baseline in capped["average"]["scores"].items():
+        for baseline, by_metric in by_baseline.items():
+            assert len(by_metric["macro_f1"]["values"]) == 5, (protocol, baseline)
+    assert set(capped["average"]["scores"]) == set(whole["average"]["scores"]) >= {"given", "disjoint"}
+    few, all_rows = capped["crops"][0]["baselines"], whole["crops"][0]["baselines"]
+    assert few["shortfalls"] == all_rows["shortfalls"]
+    assert [one["label"] for one in few["shortfalls"]] == ["rust"]
+    assert (few["rows"], all_rows["rows"]) == (100, 340)
+    assert all_rows["thinned"] == []
+    assert set(few["thinned"]) <= {"blight", "healthy"}
+    assert bool(few["thinned"]) == any("Raise --rows" in step for step in capped["verdict"]["next_steps"])
+
+
+def test_fewer_rows_than_classes_and_folds_are_refused() -> None:
+    with pytest.raises(InputError, match=r"--rows 5 is too few .* give at least \d+"):
+        run(few_of_a_class(), settings=Settings(seeds=3, trees=2, rows=5))
+
+
+def test_a_crop_of_a_picture_a_class_is_borne() -> None:
+    entry = run(made(2, 1, label=lambda session, picture: session), settings=Settings(seeds=3, trees=2))
+    assert entry.body["verdict"]["finding"] == "open"
 
 
 def test_a_given_split_is_scored_and_its_leak_rate_told() -> None:
@@ -272,7 +405,8 @@ def test_a_given_split_is_scored_and_its_leak_rate_told() -> None:
     assert (leak(apart), leak(mixed)) == (0.0, 1.0)
     assert f1(mixed, "given", "time") > 0.95
     assert f1(apart, "given", "time") < f1(mixed, "given", "time") - 0.2
-    assert "100 % of its test pictures" in mixed.body["verdict"]["paragraph"]
+    assert "time 0 %, humidity 100 %" in mixed.body["verdict"]["paragraph"]
+    assert "a training picture of their class within 5 s" in mixed.body["verdict"]["paragraph"]
 
 
 def test_the_same_data_and_seeds_give_the_same_result() -> None:
@@ -287,6 +421,10 @@ def test_a_fusion_with_other_pictures_or_unknown_history_is_refused() -> None:
         run(readings, embeddings=replace(found, paths=tuple(f"other/{name}" for name in found.paths)))
     with pytest.raises(InputError, match="which pictures the image model has seen is not known"):
         run(readings, embeddings=found, unseen=True)
+    with pytest.raises(
+        InputError, match="--unseen chooses among the pictures of an image model's --embeddings"
+    ):
+        run(readings, unseen=True)
     with pytest.raises(InputError, match="know no class 'healthy'"):
         run(readings, embeddings=replace(found, labels=("blight", "x", "rust")))
 
@@ -513,6 +651,8 @@ def test_bad_arguments_end_in_one_sentence(tmp_path: Path, command: Command) -> 
         ((single, "--fail-on", "rain"), "--fail-on rain is not known"),
         ((tmp_path / "none",), "no such file or folder"),
         ((single, "--by", "moon"), "two classes"),
+        ((single, "--utc-offset", "nan"), "--utc-offset nan is no time zone"),
+        ((single, "--split", "a.json", "--split-column", "label"), "both give a split"),
     ):
         done = command("mango-bench", "audit", *arguments)
         assert done.returncode == 2
@@ -532,6 +672,27 @@ def test_mixed_clocks_are_said_and_an_offset_restores_the_sessions(tmp_path: Pat
         if mine is not None and theirs is not None
     }
     assert shift == {6 * 3600.0}
+
+
+def test_a_damaged_picture_is_named_and_the_rest_audited(tmp_path: Path, command: Command) -> None:
+    pytest.importorskip("imagehash", reason="near-duplicates need the extra 'bench'")
+    for number in range(24):
+        taken = START + timedelta(hours=number // 4, seconds=number)
+        path = tmp_path / "data" / CLASSES[number % 2] / f"IMG_{taken:%Y%m%d_%H%M%S}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.random.default_rng(number).integers(0, 255, (24, 24, 3), dtype=np.uint8)).save(
+            path
+        )
+    path.write_bytes(path.read_bytes()[:300])
+    done = command("mango-bench", "audit", tmp_path / "data", "--seeds", 3, "--trees", 2)
+    assert done.returncode == 1
+    assert path.name in done.stderr
+    assert "1 of 24 pictures cannot be read" in done.stdout
+    assert "Finding:" in done.stdout
+    splits = command("mango-bench", "split", tmp_path / "data", "--folds", 2, "--out", tmp_path / "splits")
+    assert splits.returncode == 1
+    assert path.name in splits.stderr
+    assert (tmp_path / "splits" / "burst-fold1of2-7.json").is_file()
 
 
 def test_two_hundred_thousand_rows_fit_in_bounded_memory(tmp_path: Path, command: Command) -> None:

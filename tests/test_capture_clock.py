@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 import pytest
 
 from bench.clock import parse_time, read_clock, without_absurd
+from edge.errors import InputError
 
 NOON = datetime(2021, 11, 6, 12, 0, 0)
 
@@ -45,7 +46,10 @@ def test_zoned_times_and_times_since_1970_mean_the_same_instant(text: str) -> No
     assert time.astimezone(timezone.utc).replace(tzinfo=None) == NOON
 
 
-@pytest.mark.parametrize("text", ["", "soon", "2021-13-40", "06/11/2021 12:00", "1e30", "nan"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "soon", "2021-13-40", "06/11/2021 12:00", "1e30", "nan", "-90000000000", "-99999999999999999999"],
+)
 def test_what_is_no_time_or_could_be_two_is_not_guessed(text: str) -> None:
     assert parse_time(text) is None
 
@@ -72,6 +76,12 @@ def test_local_and_utc_mixed_is_said_and_an_offset_mends_it() -> None:
     mended = read_clock(texts, utc_offset=6.0)
     assert not mended.mixed
     assert mended.times == (NOON, NOON, NOON)
+
+
+@pytest.mark.parametrize("offset", [float("nan"), 1e9, 1e300, -24.5])
+def test_hours_that_no_zone_has_are_refused(offset: float) -> None:
+    with pytest.raises(InputError, match="from -24 to 24"):
+        read_clock(["2021-11-06T12:00:00"], offset)
 
 
 def test_one_zone_throughout_keeps_its_wall_clock() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 from conftest import Command
 from PIL import Image
 
-from bench.disjoint import fold_splits, identified
+from bench.disjoint import fold_splits, identified, split_command
 from bench.duplicate import Pair
 from bench.reading import Readings, read_readings
 from bench.session import grouping
@@ -136,6 +138,38 @@ def test_the_command_writes_files_and_explains_itself(folder: Path, tmp_path: Pa
     assert done.returncode == 2
     assert "Die Back has 1 (2021-11-06)" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_the_suggested_command_works_as_it_stands(
+    folder: Path, readings: Readings, tmp_path: Path, command: Command
+) -> None:
+    suggested = split_command(readings, "burst")
+    assert suggested == shlex.join(["mango-bench", "split", str(folder), "--by", "burst", "--folds", "2"])
+    by_date = split_command(readings, "date")
+    assert by_date is not None
+    assert by_date.endswith("--by date --folds 3 --classes Anthracnose,Healthy")
+    # A table with its own names, an offset, and pictures elsewhere.
+    table = tmp_path / "my farms.csv"
+    lines = ["where,what,when,place"]
+    for path in sorted(folder.rglob("*.png")):
+        relative = path.relative_to(folder)
+        taken = datetime.strptime(path.stem, "%Y%m%d_%H%M%S").isoformat()
+        lines.append(f"{relative.as_posix()},{relative.parent.name},{taken},x{path.name[9:11]}")
+    table.write_text("\n".join(lines) + "\n")
+    columns = {"path": "where", "label": "what", "time": "when", "group": "place"}
+    found = split_command(read_readings(table, columns, (), 6.0, folder), "group")
+    assert found is not None
+    assert "my farms.csv' --label what --time when --group place --path where --utc-offset 6" in found
+    program, *arguments = shlex.split(found)
+    done = command(program, *arguments, "--no-near-duplicates", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_command_is_suggested_that_cannot_work(folder: Path, readings: Readings) -> None:
+    assert split_command(replace(readings, files=(None,) * len(readings)), "burst") is None
+    assert split_command(replace(readings, source="journal"), "burst") is None
+    die_back = np.flatnonzero(readings.labels != 0)
+    assert split_command(readings.take(die_back), "date") is None
 
 
 def test_mangoleafdb_has_four_classes_of_a_single_date(mango: Path) -> None:

@@ -98,3 +98,17 @@ def test_an_unreadable_picture_is_named(tmp_path: Path) -> None:
     (tmp_path / "torn.jpg").write_bytes(buffer.getvalue()[:200])
     with pytest.raises(InputError, match=r"torn\.jpg"):
         find_pairs([tmp_path / "torn.jpg"])
+
+
+def test_an_unreadable_picture_may_be_reported_and_the_others_compared(
+    shots: list[Path], tmp_path: Path
+) -> None:
+    torn = tmp_path / "torn.jpg"
+    torn.write_bytes(shots[0].read_bytes()[:200])
+    faults: list[tuple[int, str]] = []
+    pairs = find_pairs(
+        [torn, shots[0], torn, shots[8]], damaged=lambda position, fault: faults.append((position, fault))
+    )
+    assert [(pair.first, pair.second) for pair in pairs] == [(1, 3)]
+    assert [position for position, _ in faults] == [0, 2]
+    assert all("torn.jpg" in fault for _, fault in faults)

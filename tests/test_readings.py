@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sqlite3
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -95,6 +96,66 @@ def test_semicolons_with_decimal_commas_are_read(tmp_path: Path) -> None:
 def test_parts_of_the_time_are_no_sensors(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", ["label", "hour", "month", "t"], [["a", 1, 2, 3], ["b", 2, 3, 4]])
     assert [one.name for one in read_readings(table).variables] == ["t"]
+
+
+def test_a_second_column_of_a_purpose_and_codes_of_the_class_are_no_sensors(tmp_path: Path) -> None:
+    header = ["image", "label", "target", "severity", "code", "constant", "logger", "t"]
+    rows: list[list[object]] = []
+    for row in range(30):
+        kind = row % 3
+        logger = "" if kind == 0 else 4.5
+        rows.append([f"{row}.jpg", "abc"[kind], kind, int(kind > 0), 10 - kind, 7, logger, row % 5])
+    table = write(tmp_path / "t.csv", header, rows)
+    found = read_readings(table)
+    # That a logger was off for a whole class tells of the taking, not of the table.
+    assert [one.name for one in found.variables] == ["constant", "logger", "t"]
+    notes = " ".join(found.notes)
+    assert "Columns not used: target" in notes
+    assert "code has one value for each class" in notes
+    assert "severity has one value for each class" in notes
+    assert [one.name for one in read_readings(table, sensors=["target", "code"]).variables] == [
+        "target",
+        "code",
+    ]
+
+
+def test_a_code_that_starts_anew_in_each_crop_is_no_sensor(tmp_path: Path) -> None:
+    rows: list[list[object]] = [
+        [crop, f"{crop} {kind}", kind if crop == "rice" else 1 - kind, row]
+        for crop in ("rice", "maize")
+        for kind in (0, 1)
+        for row in range(4)
+    ]
+    found = read_readings(write(tmp_path / "t.csv", ["crop", "label", "code", "t"], rows))
+    assert [one.name for one in found.variables] == ["t"]
+    assert any("code has one value for each class" in note for note in found.notes)
+
+
+def test_numbers_that_a_forest_cannot_take_count_as_missing(tmp_path: Path) -> None:
+    values = [1.5, "1e39", "-1e300", "inf", *range(96)]
+    table = write(
+        tmp_path / "t.csv", ["label", "t"], [["ab"[row % 2], value] for row, value in enumerate(values)]
+    )
+    found = read_readings(table)
+    assert np.isnan(variable(found, "t")).tolist() == [False, True, True, True] + [False] * 96
+    assert any("3 values of t" in note for note in found.notes)
+
+
+def test_a_split_column_without_training_and_test_is_refused_if_asked_for_and_noted_if_found(
+    tmp_path: Path,
+) -> None:
+    rows: list[list[object]] = [["ab"[row % 2], "AB"[row % 3 == 0], row % 5, row] for row in range(12)]
+    table = write(tmp_path / "t.csv", ["label", "split", "fold", "t"], rows)
+    found = read_readings(table)
+    assert (found.part, found.part_name) == (None, None)
+    assert any("'split' (A, B) does not name a training and a test part" in note for note in found.notes)
+    for column, words in (("fold", "'fold' holds 0, 1, 2, 3, 4,"), ("split", "'split' holds A, B,")):
+        with pytest.raises(InputError, match=words):
+            read_readings(table, {"split": column})
+    assert not any("does not name" in note for note in read_readings(table, {"split": "none"}).notes)
+    half = write(tmp_path / "half.csv", ["label", "split"], [["a", "train"], ["b", "val"]])
+    with pytest.raises(InputError, match="of the test part"):
+        read_readings(half, {"split": "split"})
 
 
 def test_parquet_gives_what_csv_gives(tmp_path: Path) -> None:
@@ -229,6 +290,8 @@ def test_a_folders_metadata_are_variables(tmp_path: Path) -> None:
         grouping(found, "group")
     with pytest.raises(InputError, match="a folder has no columns"):
         read_readings(tmp_path / "data", {"label": "x"})
+    with pytest.raises(InputError, match="--pictures belongs to a table"):
+        read_readings(tmp_path / "data", pictures=tmp_path)
 
 
 def test_a_table_of_picture_paths_takes_time_and_metadata_from_the_files(tmp_path: Path) -> None:
@@ -251,6 +314,9 @@ def test_a_split_file_gives_the_parts(tmp_path: Path) -> None:
     found = with_split(read_readings(data), split)
     assert found.part is not None
     assert sorted(set(found.part)) == ["test", "training", "validation"]
+    whole = replace(split, parts={"all": tuple(name for names in split.parts.values() for name in names)})
+    with pytest.raises(InputError, match=r"has no training part .* \(its parts: all\)"):
+        with_split(read_readings(data), whole)
     other = photographs(tmp_path / "other" / "deep")
     for path in other.rglob("*.jpg"):
         path.write_bytes(path.read_bytes() + b"x")

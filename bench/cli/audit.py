@@ -22,11 +22,13 @@ def audit(
         typer.Argument(help="Folder of class folders, CSV or Parquet table, or the field runner's journal."),
     ],
     label: Annotated[str | None, typer.Option(help="Column of the class.")] = None,
-    time: Annotated[str | None, typer.Option(help="Column of the capture time.")] = None,
-    group: Annotated[str | None, typer.Option(help="Column of the session or farm.")] = None,
-    crop: Annotated[str | None, typer.Option(help="Column of the crop; crops are audited apart.")] = None,
-    path: Annotated[str | None, typer.Option(help="Column of the picture's path.")] = None,
-    split_column: Annotated[str | None, typer.Option(help="Column of the given split.")] = None,
+    time: Annotated[str | None, typer.Option(help="Column of the capture time, or none.")] = None,
+    group: Annotated[str | None, typer.Option(help="Column of the session or farm, or none.")] = None,
+    crop: Annotated[
+        str | None, typer.Option(help="Column of the crop, or none; up to 100 crops are audited apart.")
+    ] = None,
+    path: Annotated[str | None, typer.Option(help="Column of the picture's path, or none.")] = None,
+    split_column: Annotated[str | None, typer.Option(help="Column of the given split, or none.")] = None,
     sensor: Annotated[
         list[str] | None, typer.Option(help="Sensor column, once for each [default: all other numeric ones].")
     ] = None,
@@ -39,7 +41,7 @@ def audit(
         typer.Option(help="What to hold out: group, burst, date or camera [default: group, else burst]."),
     ] = None,
     utc_offset: Annotated[
-        float | None, typer.Option(help="Hours that times without zone are ahead of UTC.")
+        float | None, typer.Option(help="Hours that times without zone are ahead of UTC, -24 to 24.")
     ] = None,
     embeddings: Annotated[
         Path | None,
@@ -86,6 +88,7 @@ def audit(
     """
     from bench.audit import audit as run
     from bench.baseline import Settings
+    from bench.column import NO_COLUMN
     from bench.embedding import read_embeddings
     from bench.reading import read_readings
     from bench.result import write_results
@@ -94,6 +97,8 @@ def audit(
 
     if fail_on not in (None, "leak"):
         raise InputError(f"--fail-on {fail_on} is not known; it takes: leak")
+    if split is not None and split_column not in (None, NO_COLUMN):
+        raise InputError("--split and --split-column both give a split; leave one of them away")
     columns = {
         "label": label, "time": time, "group": group, "crop": crop, "path": path, "split": split_column,
     }  # fmt: skip
@@ -125,13 +130,18 @@ def audit(
         from bench.report.page import write_report
 
         write_report([entry], report)
+    damaged = (entry.body["near_duplicates"] or {}).get("unreadable", ())
+    for fault in damaged:
+        complain(f"error: {fault}")
     finding = entry.body["verdict"]["finding"]
     if fail_on == "leak" and finding != "none":
         complain(
             "failed: a leak was found"
             if finding == "leak"
-            else "failed: no session could be held out, so a leak cannot be ruled out"
+            else "failed: a part of the question could not be asked, so a leak cannot be ruled out"
         )
+        raise typer.Exit(FAILED)
+    if damaged:
         raise typer.Exit(FAILED)
 
 

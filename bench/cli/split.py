@@ -28,6 +28,9 @@ def split(
     pictures: Annotated[
         Path | None, typer.Option(help="Folder that picture paths start from [default: the table's].")
     ] = None,
+    utc_offset: Annotated[
+        float | None, typer.Option(help="Hours that times without zone are ahead of UTC, -24 to 24.")
+    ] = None,
     near_duplicates: Annotated[
         bool, typer.Option(help="Look for near-duplicates on both sides and list them.")
     ] = True,
@@ -45,19 +48,24 @@ def split(
     from bench.duplicate import across, find_pairs
     from bench.reading import read_readings
     from convert.split import write_split
-    from edge.console import complain, progress
+    from edge.console import FAILED, complain, progress
     from edge.files import write_atomic
 
     columns = {"label": label, "time": time, "group": group, "path": path}
-    readings = read_readings(data, columns, (), None, pictures)
+    readings = read_readings(data, columns, (), utc_offset, pictures)
     readings = identified(readings)
     chosen = [name.strip() for name in classes.split(",") if name.strip()]
     # What cannot be done is said before pictures are compared for a minute.
     splits = fold_splits(readings, by, folds, seed, chosen)
     pairs = []
+    damaged: list[str] = []
     if near_duplicates or with_near_duplicates:
         with progress("comparing pictures", len(readings)) as step:
-            pairs = find_pairs([file for file in readings.files if file is not None], report=step)
+            pairs = find_pairs(
+                [file for file in readings.files if file is not None],
+                report=step,
+                damaged=lambda _, fault: damaged.append(fault),
+            )
     if with_near_duplicates:
         splits = fold_splits(readings, by, folds, seed, chosen, pairs)
     table = io.StringIO()
@@ -90,3 +98,8 @@ def split(
         listing = out / f"{by}-near-duplicates-{seed}.csv"
         write_atomic(listing, table.getvalue().encode())
         complain(f"{listing}: near-duplicates that lie on two sides of a split")
+    for fault in damaged:
+        complain(f"error: {fault}")
+    if damaged:
+        complain(f"{len(damaged):,} pictures cannot be read; the splits name them all the same")
+        raise typer.Exit(FAILED)

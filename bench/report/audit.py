@@ -46,6 +46,8 @@ def section(entries: Sequence[Entry]) -> Section:
         if body["notes"]:
             paragraphs.append("Notes: " + " ".join(body["notes"]))
         tables.append(_score_table(name, body))
+        if len(body["crops"]) > 1:
+            tables.append(_crop_table(name, body))
         figures += [
             figure
             for figure in (
@@ -71,8 +73,10 @@ def section(entries: Sequence[Entry]) -> Section:
 def _warnings(name: str, body: Mapping[str, Any]) -> list[str]:
     found = []
     if body["verdict"]["finding"] == "leak":
+        leaking = _leaking(body)
+        where = f"{name}, {', '.join(leaking)}" if leaking and len(body["crops"]) > 1 else name
         found.append(
-            f"{name}: the class can be told without the picture ({', '.join(body['verdict']['leaks'])}); random splits"
+            f"{where}: the class can be told without the picture ({', '.join(body['verdict']['leaks'])}); random splits"
             " of these data flatter every model."
         )
     floor = (body["settings"]["floor_pictures"], body["settings"]["floor_groups"])
@@ -89,6 +93,18 @@ def _warnings(name: str, body: Mapping[str, Any]) -> list[str]:
             [sentence] = caveats(fusion["pictures"], 0, fusion["seen"], (), *floor)
             found.append(f"{where}: {sentence}")
     return found
+
+
+def _leaking(body: Mapping[str, Any]) -> list[str]:
+    """Crops whose own finding is a leak; none in results that only judged the mean."""
+    return [name for name, finding in body["verdict"].get("crops", {}).items() if finding == "leak"]
+
+
+def _shown_crop(body: Mapping[str, Any], what: str) -> Mapping[str, Any] | None:
+    """The crop that a figure shows: the first leaking one, else the first, of those that have `what`."""
+    leaking = _leaking(body)
+    having: list[Mapping[str, Any]] = [crop for crop in body["crops"] if crop[what]]
+    return min(having, key=lambda crop: crop["name"] not in leaking, default=None)
 
 
 def _score_table(name: str, body: Mapping[str, Any]) -> Table:
@@ -124,6 +140,32 @@ def _score_table(name: str, body: Mapping[str, Any]) -> Table:
     )
 
 
+def _crop_table(name: str, body: Mapping[str, Any]) -> Table:
+    """Each crop's own finding and macro-F1 without pictures, mixed and held out: a mean hides the one that leaks."""
+    seen = [
+        one for one in BASELINES if any(one in crop["baselines"]["scores"]["cv"] for crop in body["crops"])
+    ]
+    rows: list[list[Cell]] = []
+    for crop in body["crops"]:
+        scores = crop["baselines"]["scores"]
+        cells: list[Cell] = []
+        for baseline in seen:
+            found = [
+                f"{scores[protocol][baseline]['macro_f1']['mean']:.3f}"
+                for protocol in ("cv", "disjoint")
+                if baseline in scores.get(protocol, {})
+            ]
+            cells.append(" / ".join(found) or None)
+        finding = body["verdict"].get("crops", {}).get(crop["name"])
+        rows.append([crop["name"], sum(crop["counts"].values()), finding, *cells])
+    return Table(
+        f"{name}: crop by crop",
+        ("crop", "pictures", "finding", *seen),
+        rows,
+        "Macro-F1 without a picture: 3-fold cross-validation with sessions on both sides / whole groups held out.",
+    )
+
+
 def _more_tables(name: str, body: Mapping[str, Any]) -> list[Table]:
     tables = []
     for crop in body["crops"]:
@@ -142,6 +184,8 @@ def _more_tables(name: str, body: Mapping[str, Any]) -> list[Table]:
             "leak: random", "leak: given", "leak: held out",
         )  # fmt: skip
         note = "Leak: share of test pictures whose exact reading occurs in training."
+        if "leak_folds" in body["settings"]:
+            note += f" Random and held out: over {body['settings']['leak_folds']} folds, each tested in turn."
         if crop["near"]:
             note += " " + " ".join(
                 f"A training picture of the same class within {within} s exists for {rates['random']:.0%} of a random"
@@ -149,6 +193,25 @@ def _more_tables(name: str, body: Mapping[str, Any]) -> list[Table]:
                 for within, rates in crop["near"].items()
             )
         tables.append(Table(f"{where}: how pictures share readings", columns, rows, note))
+        variance: list[list[Cell]] = [
+            [
+                one["name"], one["kind"], f"{one['eta_squared']:.3f}",
+                None if one["epsilon_squared"] is None else f"{one['epsilon_squared']:.3f}",
+                f"[{one['low']:.3f}, {one['high']:.3f}]", f"{one['p']:.3f}", one["pictures"], one["groups"],
+            ]
+            for one in crop["explained"]
+        ]  # fmt: skip
+        if variance:
+            tables.append(
+                Table(
+                    f"{where}: how much of each reading is explained by {body['groups']['words']}",
+                    ("reading", "kind", "eta squared", "epsilon squared (bias-corrected)", "by chance, 95 %", "p",
+                     "pictures", "groups"),
+                    variance,
+                    f"By chance: values permuted over the pictures, {body['settings']['permutations']} times. Of a"
+                    " category, Goodman and Kruskal's tau.",
+                )
+            )  # fmt: skip
         counts: list[list[Cell]] = [
             [label, count, None if crop["groups"] is None else crop["groups"][label]]
             for label, count in crop["counts"].items()
@@ -213,7 +276,9 @@ def _fusion_table(where: str, fusion: Mapping[str, Any]) -> Table:
 
 def _sharing_figure(name: str, body: Mapping[str, Any]) -> Figure | None:
     """Figure 1: how many pictures share one reading."""
-    crop = body["crops"][0]
+    crop = _shown_crop(body, "sharing")
+    if crop is None:
+        return None
     shown = [one for one in crop["sharing"] if one["pictures"]]
     # The joint readings matter most; single variables fill what room is left.
     shown.sort(key=lambda one: (not one["name"].startswith("all "), one["name"] != "time"))
@@ -248,10 +313,10 @@ def _sharing_figure(name: str, body: Mapping[str, Any]) -> Figure | None:
 
 def _variance_figure(name: str, body: Mapping[str, Any]) -> Figure | None:
     """Figure 2: share of each variable's variance that the group explains."""
-    crop = body["crops"][0]
-    found = sorted(crop["explained"], key=lambda one: one["eta_squared"])[-2 * _MOST_SHOWN :]
-    if not found:
+    crop = _shown_crop(body, "explained")
+    if crop is None:
         return None
+    found = sorted(crop["explained"], key=lambda one: one["eta_squared"])[-2 * _MOST_SHOWN :]
     figure, axes = new_figure(7.0, 1.2 + 0.36 * len(found))
     for place, one in enumerate(found):
         axes.barh(
@@ -272,8 +337,9 @@ def _variance_figure(name: str, body: Mapping[str, Any]) -> Figure | None:
     axes.legend(fontsize=8, loc="lower right")
     keys = ("name", "kind", "eta_squared", "epsilon_squared", "low", "high", "p", "pictures", "groups")
     most = found[-1]
+    of = f" ({crop['name']})" if crop["name"] else ""
     return Figure(
-        f"{name}: how much of each reading is explained by {body['groups']['words']}.",
+        f"{name}{of}: how much of each reading is explained by {body['groups']['words']}.",
         f"{most['name']} is explained most: eta squared {most['eta_squared']:.2f}, by chance up to {most['high']:.2f}.",
         to_svg(figure),
         _csv(list(keys), [[one[key] for key in keys] for one in found]),
