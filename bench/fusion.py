@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from bench.baseline import Settings, covered_classes, feature_sets, forest_probabilities, matrix_of, pooled
 from bench.embedding import Embeddings
-from bench.fold import Fold, Shortfall, disjoint, draw, shortfalls, stratified
+from bench.fold import Fold, Shortfall, disjoint_parts, draw_covering, folds_of, shortfalls, stratified
 from bench.interval import Interval, against_band, paired, student
 from bench.reading import Floats, Integers, Readings
 from bench.session import Grouping
@@ -199,12 +199,16 @@ def score_fusion(
     values: dict[str, dict[str, list[float]]] = {}
     tested: list[Fold] = []
     for seed in range(settings.seeds):
-        drawn = draw(len(readings), settings.rows, seed)
+        cells, held_out_part = [readings.labels], None
+        if groups is not None and held_out:
+            held_out_part = disjoint_parts(readings.labels, groups, [1 / count] * count, seed)
+            cells.append(readings.labels * count + held_out_part)
+        drawn = draw_covering(cells, settings.rows, seed)
         labels = readings.labels[drawn]
         # As many folds on both, so that they differ in the sessions alone and not in how much is learned from.
         protocols = {"in distribution": stratified(labels, count if held_out else FOLDS, seed)}
-        if groups is not None and held_out:
-            protocols["disjoint"] = _within(disjoint(readings.labels, groups, count, seed), drawn)
+        if held_out_part is not None:
+            protocols["disjoint"] = folds_of(held_out_part[drawn], count)
             tested += [Fold(drawn[fold.training], drawn[fold.test]) for fold in protocols["disjoint"]]
         for protocol, folds in protocols.items():
             if report is not None:
@@ -331,17 +335,6 @@ def _picture(readings: Readings, found: Embeddings, rows: npt.NDArray[np.intp]) 
         return given[drawn[fold.test]]
 
     return as_given
-
-
-def _within(folds: Sequence[Fold], drawn: npt.NDArray[np.intp]) -> list[Fold]:
-    """Folds of all pictures as folds of the drawn ones, in positions of `drawn` (sorted)."""
-    return [
-        Fold(
-            np.flatnonzero(np.isin(drawn, fold.training, assume_unique=True)),
-            np.flatnonzero(np.isin(drawn, fold.test, assume_unique=True)),
-        )
-        for fold in folds
-    ]
 
 
 def _score(
