@@ -21,6 +21,7 @@ from convert.cli.options import (
     MinAgreement,
     PerClass,
     Precision,
+    Seed,
     Weights,
     known_precisions,
 )
@@ -46,7 +47,7 @@ def everything(
     min_agreement: MinAgreement = 98.0,
     auto: Auto = False,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Trainings side by side.")] = 1,
-    seed: Annotated[int, typer.Option(help="Seed of splits, weights and order.")] = 7,
+    seed: Seed = 7,
 ) -> None:
     """Index, split, train on the random and the burst split, convert, check, and print the table.
 
