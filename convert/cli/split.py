@@ -47,8 +47,12 @@ def describe(dataset: object) -> None:
     from edge.console import complain
 
     assert isinstance(dataset, Dataset)
+    skipped = "".join(
+        f"; {reason}, left out: {len(names)} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
+        for reason, names in dataset.skipped.items()
+    )
     complain(
         f"{dataset.root}: {len(dataset.photographs)} photographs in {len(dataset.labels)} classes,"
         f" digest {dataset.digest[:12]}; dropped {len(dataset.duplicates)} with the bytes of another,"
-        f" passed over {len(dataset.ignored)} files that are not pictures"
+        f" passed over {len(dataset.ignored)} files that are not pictures{skipped}"
     )
