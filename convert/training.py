@@ -117,7 +117,11 @@ def weights_digest(model: keras.Model) -> str:
 
 
 def predict(model: keras.Model, pictures: npt.NDArray[Any], batch: int = 32) -> npt.NDArray[np.float32]:
-    """Probabilities (n, classes) float32 of pictures (n, height, width, 3), or of what else the model takes."""
+    """Probabilities (n, classes) float32 of pictures (n, height, width, 3), or of what else the model takes.
+
+    A model that takes a fixed number of pictures gets so many.
+    """
+    batch = model.inputs[0].shape[0] or batch
     outputs = [
         np.asarray(model(pictures[start : start + batch].astype(np.float32), training=False))
         for start in range(0, len(pictures), batch)
