@@ -13,7 +13,7 @@ DATA ?=
 SUITE ?= bookworm
 PICTURES = $(if $(strip $(DATA)),$(DATA),$(OUT)/demo/leaves)
 
-.PHONY: help demo test test-kills lint convert train bench-corruptions lock clean check-arm64
+.PHONY: help demo test test-kills lint convert bench-corruptions lock clean check-arm64
 .DEFAULT_GOAL := help
 
 help:

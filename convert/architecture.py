@@ -72,7 +72,8 @@ class Network:
 
 
 NETWORKS = {
-    "lcnn": Network("LCNN", "rgb", ("published",)),
+    # Six times a convolution 3x3 and a halving: 190 pixels leave one, 189 none.
+    "lcnn": Network("LCNN", "rgb", ("published",), smallest=190),
     "resnet50": Network("ResNet-50", "caffe", ("pooled", "flatten"), "ResNet50"),
     "resnet101": Network("ResNet-101", "caffe", ("pooled", "flatten"), "ResNet101"),
     "vgg16": Network("VGG-16", "caffe", ("pooled", "flatten", "dense"), "VGG16"),
@@ -108,6 +109,11 @@ def application(name: str) -> Callable[..., keras.Model]:
     return found
 
 
+def full_name(name: str, head: str) -> str:
+    """What a network's model and files are called: its name, and the head where it is not the default."""
+    return name if head == NETWORKS[name].heads[0] else f"{name}-{head}"
+
+
 def transfer(name: str, head: str, classes: int, height: int, width: int) -> keras.Model:
     """A network of `keras.applications` without its last layer, under its input convention, with a new head.
 
@@ -124,8 +130,7 @@ def transfer(name: str, head: str, classes: int, height: int, width: int) -> ker
         values = keras.layers.Dense(4096, activation="relu", name="fc1")(values)
         values = keras.layers.Dense(4096, activation="relu", name="fc2")(values)
     probabilities = keras.layers.Dense(classes, activation="softmax", name="probabilities")(values)
-    default = head == NETWORKS[name].heads[0]
-    return keras.Model(photograph, probabilities, name=name if default else f"{name}-{head}")
+    return keras.Model(photograph, probabilities, name=full_name(name, head))
 
 
 def conform(photograph: Any, convention: str) -> Any:
@@ -173,15 +178,13 @@ def build(name: str, classes: int, spec: InputSpec, head: str | None = None) -> 
     """
     head = choose_head(name, head)
     smallest = NETWORKS[name].smallest
-    try:
-        if name == "lcnn":
-            return lcnn(classes, spec.height, spec.width)
-        if min(spec.height, spec.width) < smallest:
-            raise ValueError(f"it needs at least {smallest} pixels a side")
-        return transfer(name, head, classes, spec.height, spec.width)
-    except ValueError as error:
-        cause = str(error).splitlines()[0]
-        raise InputError(f"{name} cannot be built for {spec.height}x{spec.width} pixels ({cause})") from None
+    if min(spec.height, spec.width) < smallest:
+        raise InputError(
+            f"{name} cannot be built for {spec.height}x{spec.width} pixels; it needs at least {smallest} a side"
+        )
+    if name == "lcnn":
+        return lcnn(classes, spec.height, spec.width)
+    return transfer(name, head, classes, spec.height, spec.width)
 
 
 def body(model: keras.Model) -> keras.Model | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import warnings
 from collections.abc import Iterator
 
@@ -26,7 +27,7 @@ except ModuleNotFoundError as error:
         " 'mango-leaf-kit[convert]'"
     ) from None
 
-__all__ = ["keras", "quiet", "tf"]
+__all__ = ["keras", "one_line", "quiet", "tf"]
 
 
 @contextlib.contextmanager
@@ -35,3 +36,10 @@ def quiet() -> Iterator[None]:
     with without_chatter(), contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+def one_line(error: BaseException) -> str:
+    """What an exception says, on one line of 200 characters at most; its type where it says nothing."""
+    # Keras sets part of its messages in bold, by control sequences of terminals.
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    return " ".join(plain.split())[:200] or type(error).__name__

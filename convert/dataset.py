@@ -9,7 +9,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from dataclasses import dataclass
+import stat
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -36,6 +39,12 @@ MISSPELLINGS = {
     "powdary mildew": "Powdery Mildew",
     "sooty mold": "Sooty Mould",
 }
+
+BESIDE = "pictures beside the class folders"
+EMPTY = "class folders without a picture"
+HIDDEN = "hidden pictures and folders"
+LINKED = "links to folders"
+"""What `index` leaves out and says so; see `Dataset.skipped`."""
 
 _NAME_TIME = re.compile(r"(?<!\d)((?:19|20)\d{6})[_-](\d{6})(?!\d)")
 _EXIF_FOLDER, _EXIF_TAKEN, _EXIF_TIME = 0x8769, 0x9003, 0x0132
@@ -68,6 +77,7 @@ class Dataset:
         photographs: without the duplicates.
         duplicates: paths dropped because another photograph of the same class has the same bytes.
         ignored: paths of files that are not pictures.
+        skipped: what else was left out, in words (`BESIDE`, ...) -> its names; nothing where all was taken.
     """
 
     root: Path
@@ -75,6 +85,7 @@ class Dataset:
     photographs: tuple[Photograph, ...]
     duplicates: tuple[str, ...]
     ignored: tuple[str, ...]
+    skipped: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:
@@ -108,9 +119,12 @@ def capture_time(name: str) -> datetime | None:
 def exif_time(path: Path) -> datetime | None:
     """DateTimeOriginal, else DateTime, of a picture's EXIF block; None where it is absent or absurd."""
     try:
-        with Image.open(path) as image:
-            exif = image.getexif()
-            text = exif.get_ifd(_EXIF_FOLDER).get(_EXIF_TAKEN) or exif.get(_EXIF_TIME)
+        with warnings.catch_warnings():
+            # Pillow warns of damaged metadata and of large pictures; neither concerns the time.
+            warnings.simplefilter("ignore")
+            with Image.open(path) as image:
+                exif = image.getexif()
+                text = exif.get_ifd(_EXIF_FOLDER).get(_EXIF_TAKEN) or exif.get(_EXIF_TIME)
         return datetime.strptime(str(text).strip("\x00 "), "%Y:%m:%d %H:%M:%S")
     # A picture without a usable time is no error here; a picture that cannot be read fails when it is used.
     except Exception:
@@ -121,30 +135,46 @@ def index(folder: Path | str) -> Dataset:
     """List the photographs of a folder of class folders.
 
     A single folder around the class folders (as archives have it) is stepped into. Files with the same bytes
-    in one class are counted once; in two classes they contradict each other, which is an error.
+    in one class are counted once; in two classes they contradict each other, which is an error. Whatever has a
+    part of its path below the folder that begins with a dot is hidden and left out.
 
     Raises:
-        InputError: no such folder, no class folder with a picture, an unreadable file, or one picture in two
-            classes.
+        InputError: no such folder, no class folder with a picture, an unreadable file or folder, or one picture
+            in two classes.
     """
     root = Path(folder)
     if not root.is_dir():
         raise InputError(f"{root}: no such folder; give the folder that holds one folder a class")
-    folders = _class_folders(root)
-    while len(folders) == 1 and not _pictures(folders[0]) and _class_folders(folders[0]):
+    ignored: list[str] = []
+    skipped: dict[str, list[str]] = {reason: [] for reason in (BESIDE, EMPTY, HIDDEN, LINKED)}
+    while True:
+        folders: list[Path] = []
+        for entry in sorted(root.iterdir()):
+            if entry.is_dir():
+                if _hidden(entry.name):
+                    skipped[HIDDEN].append(entry.name)
+                else:
+                    folders.append(entry)
+            elif _is_picture(entry.name):
+                skipped[HIDDEN if _hidden(entry.name) else BESIDE].append(entry.name)
+            elif not _hidden(entry.name):
+                ignored.append(entry.name)
+        if len(folders) != 1 or _pictures(folders[0]) or not _class_folders(folders[0]):
+            break
         root = folders[0]
-        folders = _class_folders(root)
     photographs: list[Photograph] = []
     duplicates: list[str] = []
-    ignored = [entry.name for entry in sorted(root.iterdir()) if entry.is_file() and not _hidden(entry)]
     seen: dict[str, Photograph] = {}
     for class_folder in folders:
         label = canonical_label(class_folder.name)
-        for path in sorted(entry for entry in class_folder.rglob("*") if not entry.is_dir()):
+        files, hidden, linked = _walk(class_folder)
+        for reason, entries in ((HIDDEN, hidden), (LINKED, linked)):
+            skipped[reason] += [entry.relative_to(root).as_posix() for entry in entries]
+        if not any(_is_picture(path.name) for path in files):
+            skipped[EMPTY].append(class_folder.name)
+        for path in files:
             relative = path.relative_to(root).as_posix()
-            if _hidden(path):
-                continue
-            if path.suffix.lower() not in SUFFIXES:
+            if not _is_picture(path.name):
                 ignored.append(relative)
                 continue
             digest = _file_digest(path)
@@ -164,24 +194,62 @@ def index(folder: Path | str) -> Dataset:
     found = {photograph.label for photograph in photographs}
     labels = [name for name in CLASSES if name in found] + sorted(found - set(CLASSES))
     photographs.sort(key=lambda photograph: (labels.index(photograph.label), photograph.path))
-    return Dataset(root, tuple(labels), tuple(photographs), tuple(duplicates), tuple(ignored))
+    return Dataset(
+        root,
+        tuple(labels),
+        tuple(photographs),
+        tuple(duplicates),
+        tuple(ignored),
+        {reason: tuple(names) for reason, names in skipped.items() if names},
+    )
+
+
+def _walk(folder: Path) -> tuple[list[Path], list[Path], list[Path]]:
+    """Files below a folder; hidden pictures and folders; links to folders, which may lead in a circle."""
+
+    def fail(error: OSError) -> None:
+        raise InputError(
+            f"{error.filename}: the folder cannot be read ({error.strerror}); change its permissions or remove it"
+        )
+
+    files: list[Path] = []
+    hidden: list[Path] = []
+    linked: list[Path] = []
+    for parent, folders, names in os.walk(folder, onerror=fail):
+        here = Path(parent)
+        files += [here / name for name in names if not _hidden(name)]
+        hidden += [here / name for name in folders if _hidden(name)]
+        hidden += [here / name for name in names if _hidden(name) and _is_picture(name)]
+        linked += [here / name for name in folders if not _hidden(name) and (here / name).is_symlink()]
+        folders[:] = [name for name in folders if not _hidden(name)]
+    return sorted(files), sorted(hidden), sorted(linked)
 
 
 def _class_folders(root: Path) -> list[Path]:
-    return sorted(entry for entry in root.iterdir() if entry.is_dir() and not _hidden(entry))
+    return [entry for entry in root.iterdir() if entry.is_dir() and not _hidden(entry.name)]
 
 
 def _pictures(folder: Path) -> bool:
-    return any(entry.suffix.lower() in SUFFIXES for entry in folder.iterdir() if entry.is_file())
+    return any(
+        _is_picture(entry.name) and not _hidden(entry.name) for entry in folder.iterdir() if entry.is_file()
+    )
 
 
-def _hidden(path: Path) -> bool:
-    return path.name.startswith((".", "__MACOSX"))
+def _is_picture(name: str) -> bool:
+    return Path(name).suffix.lower() in SUFFIXES
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith((".", "__MACOSX"))
 
 
 def _file_digest(path: Path) -> str:
     try:
-        size = os.stat(path).st_size
+        status = os.stat(path)
+        size = status.st_size
+        if not stat.S_ISREG(status.st_mode):
+            # Reading a pipe or a device may never end.
+            raise InputError(f"{path}: not a regular file; remove it, or put the picture itself there")
         if size > MAXIMUM_BYTES:
             raise InputError(f"{path}: {size:,} bytes are more than the {MAXIMUM_BYTES:,} that are accepted")
         return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,48 +1,39 @@
 """Models that were made elsewhere: a `.keras` file or a SavedModel, checked before time is spent on them.
 
-Files are untrusted. Keras's safe mode refuses Python code in a `.keras` file; `.h5` models, whose loader
-has no such mode, are not read at all; a SavedModel that calls Python or touches files is refused.
+Files are untrusted. Python code in a `.keras` file is refused, by `convert.given` and by Keras's safe mode; `.h5`
+models, whose loader has no such mode, are not read at all; a SavedModel that calls Python or touches files is refused.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from convert.architecture import conform
-from convert.backend import keras, quiet, tf
+from convert.backend import keras, one_line, quiet, tf
+from convert.given import SAVED_MODEL, check_keras_file, files_digest
 from edge.errors import InputError
 
-SAVED_MODEL = "saved_model.pb"
-MAXIMUM_BYTES = 2**31
 _FORBIDDEN = {"PyFunc", "PyFuncStateless", "EagerPyFunc", "ReadFile", "WriteFile", "MatchingFiles"}
 
 
-def read_labels(text: str) -> tuple[str, ...]:
-    """Class names in the order of the output: from a file with one a line, or separated by commas.
+@dataclass(frozen=True)
+class Foreign:
+    """A model of the user's that can be converted.
 
-    Raises:
-        InputError: unreadable file, an empty or repeated name.
+    Attributes:
+        model: float32 (n, height, width, 3), RGB 0..255 -> probabilities (n, labels); n is open or 1.
+        labels: class names in the order of the output.
+        digest: `convert.given.files_digest` of what it was read from.
     """
-    path = Path(text)
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else text.split(",")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: the labels cannot be read ({error}); give one name a line") from None
-    labels = tuple(line.strip() for line in lines if line.strip())
-    if len(labels) < 2 or len(set(labels)) != len(labels):
-        raise InputError(
-            f"labels {text!r}: give at least two different names, by commas or in a file with one a line"
-        )
-    return labels
 
-
-def is_foreign(path: Path) -> bool:
-    """Whether `path` is a model of the user's rather than a training folder of this kit."""
-    return not path.is_dir() or (path / SAVED_MODEL).exists()
+    model: keras.Model
+    labels: tuple[str, ...]
+    digest: str
 
 
 def load_keras(path: Path) -> keras.Model:
@@ -51,35 +42,20 @@ def load_keras(path: Path) -> keras.Model:
     Raises:
         InputError: missing, of another kind, damaged, or with layers that need code to load.
     """
-    if not path.is_file():
-        raise InputError(f"{path}: no such model; give a .keras file or a SavedModel folder")
-    if path.suffix != ".keras":
-        raise InputError(
-            f"{path}: only .keras files and SavedModel folders are read; save it again with"
-            " model.save('NAME.keras')"
-        )
-    if path.stat().st_size > MAXIMUM_BYTES:
-        raise InputError(f"{path}: larger than a model may be ({MAXIMUM_BYTES:,} bytes)")
+    check_keras_file(path)
     try:
         with quiet():
-            model = keras.saving.load_model(path, compile=False, safe_mode=True)
+            return keras.saving.load_model(path, compile=False, safe_mode=True)
     # Keras raises what a layer's constructor, the zip or HDF5 reader raises.
     except Exception as error:
-        text = " ".join(str(error).split())
-        if "ambda" in text or "unsafe" in text.lower():
-            raise InputError(
-                f"{path}: carries Python code (a Lambda layer), which is not run; replace it by a standard layer"
-            ) from None
-        unknown = re.search(r"Could not locate class '(\w+)'", text)
+        text = one_line(error)
+        unknown = re.search(r"Could not (?:locate class|deserialize) '(?:\w+\.)*(\w+)'", text)
         if unknown is not None:
             raise InputError(
                 f"{path}: has a layer of the unknown class {unknown.group(1)}; build the model of Keras's own"
                 " layers, or give it as a SavedModel"
             ) from None
-        raise InputError(f"{path}: not a Keras model that can be read ({text[:200]})") from None
-    if any(isinstance(layer, keras.layers.Lambda) for layer in model.layers):
-        raise InputError(f"{path}: has a Lambda layer; replace it by a standard layer")
-    return model
+        raise InputError(f"{path}: not a Keras model that can be read ({text})") from None
 
 
 def load_saved_model(folder: Path) -> keras.Model:
@@ -107,8 +83,7 @@ def load_saved_model(folder: Path) -> keras.Model:
             loaded = tf.saved_model.load(str(folder))
             signatures = dict(loaded.signatures)
     except Exception as error:
-        text = " ".join(str(error).split())[:200]
-        raise InputError(f"{folder}: not a SavedModel that can be read ({text})") from None
+        raise InputError(f"{folder}: not a SavedModel that can be read ({one_line(error)})") from None
     name = "serving_default" if "serving_default" in signatures else next(iter(signatures), None)
     if name is None:
         raise InputError(f"{folder}: has no signature to call; export it with model.export(FOLDER)")
@@ -116,17 +91,25 @@ def load_saved_model(folder: Path) -> keras.Model:
     outputs = signatures[name].structured_outputs
     if len(inputs) != 1 or len(outputs) != 1:
         raise InputError(_several(str(folder), len(inputs), len(outputs)))
-    shape = next(iter(inputs.values())).shape
-    _check_input(str(folder), shape.rank and tuple(shape))
-    picture = keras.Input(tuple(shape)[1:], name="photograph")
-    layer = keras.layers.TFSMLayer(str(folder), call_endpoint=name)
-    result = layer(picture)
-    if isinstance(result, dict):
-        (result,) = result.values()
-    return keras.Model(picture, result, name=_plain(folder.name))
+    taken = next(iter(inputs.values()))
+    shape = None if taken.shape.rank is None else tuple(taken.shape)
+    _check_input(str(folder), shape)
+    if taken.dtype != tf.float32:
+        raise InputError(
+            f"{folder}: takes {taken.dtype.name} values, and only float32 is converted; export it again with a float32"
+            " input, a cast inside if it needs one"
+        )
+    picture = keras.Input(batch_shape=shape, name="photograph")
+    try:
+        with quiet():
+            layer = keras.layers.TFSMLayer(str(folder), call_endpoint=name)
+            (result,) = keras.tree.flatten(layer(picture))
+            return keras.Model(picture, result, name=_plain(folder.name))
+    except Exception as error:
+        raise InputError(f"{folder}: its signature {name} cannot be called ({one_line(error)})") from None
 
 
-def adopt(path: Path, labels: Sequence[str], convention: str) -> keras.Model:
+def adopt(path: Path, labels: Sequence[str], convention: str) -> Foreign:
     """Load a model of the user's and put it under this kit's input: RGB 0..255 in, probabilities out.
 
     Args:
@@ -135,11 +118,15 @@ def adopt(path: Path, labels: Sequence[str], convention: str) -> keras.Model:
         convention: what the model takes, a key of `convert.architecture.CONVENTIONS`.
 
     Raises:
-        InputError: it cannot be loaded, has dynamic shapes, several inputs or outputs, another number of
-            outputs than labels, or does not give probabilities.
+        InputError: it cannot be loaded or run, has dynamic shapes, a fixed batch, several inputs or outputs,
+            another number of outputs than labels, or does not give probabilities.
     """
-    where = str(path)
-    model = load_saved_model(path) if path.is_dir() else load_keras(path)
+    where, folder = str(path), path.is_dir()
+    if not folder:
+        check_keras_file(path)
+    # Taken before the model is read: if the files change in between, the next conversion is made anew.
+    digest = files_digest(path)
+    model = load_saved_model(path) if folder else load_keras(path)
     if not getattr(model, "built", False) or not getattr(model, "inputs", None):
         raise InputError(
             f"{where}: has no fixed input; build it with keras.Input((height, width, 3)) and save it"
@@ -153,24 +140,39 @@ def adopt(path: Path, labels: Sequence[str], convention: str) -> keras.Model:
             f"{where}: its output is {_shape(shape)}, but there are {len(labels)} labels; give as many labels as the"
             " last layer has units"
         )
-    height, width = model.inputs[0].shape[1:3]
-    photograph = keras.Input((height, width, 3), name="photograph")
-    whole = keras.Model(photograph, model(conform(photograph, convention)), name=_plain(path.stem))
-    generator = np.random.default_rng(0)
-    pictures = generator.integers(0, 256, (2, height, width, 3)).astype(np.float32)
-    values = np.asarray(whole(pictures, training=False))
+    batch, height, width = model.inputs[0].shape[:3]
+    photograph = keras.Input((height, width, 3), batch_size=batch, name="photograph")
+    pictures = np.random.default_rng(0).integers(0, 256, (2, height, width, 3)).astype(np.float32)
+    try:
+        with quiet():
+            # One input or output may come in a list or a dict.
+            structure = 0 if isinstance(model, keras.Sequential) else model.input
+            called = keras.tree.pack_sequence_as(structure, [conform(photograph, convention)])
+            (result,) = keras.tree.flatten(model(called))
+            whole = keras.Model(photograph, result, name=_plain(path.stem))
+            values = np.concatenate(
+                [np.asarray(whole(picture[np.newaxis], training=False)) for picture in pictures]
+            )
+    # A layer may raise anything when it is called.
+    except Exception as error:
+        raise InputError(f"{where}: cannot be run on a picture ({one_line(error)}); save it again") from None
     if not np.isfinite(values).all() or values.min() < -1e-4 or np.abs(values.sum(axis=1) - 1).max() > 1e-2:
         raise InputError(
             f"{where}: its outputs are not probabilities (they do not sum to 1); end it with a softmax layer"
         )
-    return whole
+    return Foreign(whole, tuple(labels), digest)
 
 
 def _check_input(where: str, shape: tuple[int | None, ...] | None) -> None:
-    if shape is None or len(shape) != 4 or shape[3] != 3 or shape[0] not in (None, 1):
+    if shape is None or len(shape) != 4 or shape[3] != 3:
         raise InputError(
             f"{where}: its input is {_shape(shape)}, not (batch, height, width, 3); only networks for colour"
             " pictures are converted"
+        )
+    if shape[0] not in (None, 1):
+        raise InputError(
+            f"{where}: its batch is fixed at {shape[0]}, and a device gives one picture at a time; build it with"
+            " keras.Input((height, width, 3)), which leaves the batch open, and save it again"
         )
     if None in shape[1:3]:
         raise InputError(

@@ -19,6 +19,7 @@ from convert.baseline import time_baseline
 from convert.calibration import calibrate
 from convert.cost import Spent, measured
 from convert.dataset import Dataset, index
+from convert.foreign import Foreign
 from convert.gate import Gate, faults, own_score, verdict
 from convert.parity import run_model, score
 from convert.sensitivity import compare, noisiest
@@ -69,6 +70,8 @@ class Source:
         training: where the weights come from; its split is `UNKNOWN` for a model of the user's.
         dataset, split: photographs to calibrate and score on; None where there are none.
         per_class: calibration photographs of each class.
+        files: digest of the files that a model of the user's was read from. Its weights do not tell it from
+            another graph of the same name; a network of the kit is known by its name and `RECIPE`.
     """
 
     model: keras.Model
@@ -78,6 +81,7 @@ class Source:
     dataset: Dataset | None
     split: Split | None
     per_class: int
+    files: str = ""
 
     @property
     def foreign(self) -> bool:
@@ -102,6 +106,7 @@ class Source:
             "calibration": [self.per_class, CALIBRATION_SEED] if precision in (*CALIBRATED, AUTO) else None,
             "auto": dataclasses.asdict(auto) if auto is not None and precision == AUTO else None,
             "versions": package_versions(),
+            **({"files": self.files} if self.foreign else {}),
         }
         return sha256(json.dumps(values, sort_keys=True).encode())
 
@@ -175,8 +180,7 @@ def write_model_files(
 
 
 def write_foreign_files(
-    model: keras.Model,
-    labels: Sequence[str],
+    given: Foreign,
     precisions: Sequence[str],
     folder: Path,
     dataset: Dataset | None = None,
@@ -186,7 +190,7 @@ def write_foreign_files(
     auto: Gate | None = None,
     spend: Callable[[str, Spent], None] | None = None,
 ) -> dict[str, Path]:
-    """Convert a model that `convert.foreign.adopt` loaded; with photographs, calibrate and score it too.
+    """Convert a model of the user's; with photographs, calibrate and score it too.
 
     Where it was trained is not known: the contract says so, and a score on the test part may flatter it.
 
@@ -201,18 +205,18 @@ def write_foreign_files(
         for precision in precisions:
             if precision in CALIBRATED:
                 raise InputError(f"{precision} needs photographs to calibrate on; give --data DIR")
-    elif set(dataset.labels) != set(labels):
-        odd = sorted(set(dataset.labels) ^ set(labels))
+    elif set(dataset.labels) != set(given.labels):
+        odd = sorted(set(dataset.labels) ^ set(given.labels))
         raise InputError(
             f"the labels are not the classes of {dataset.root} ({', '.join(odd)} stand on one side only); name both"
             " alike"
         )
     else:
-        dataset = dataclasses.replace(dataset, labels=tuple(labels))
-    height, width = model.inputs[0].shape[1:3]
-    training = Training("", 0, UNKNOWN, "", 0, 0, 0, weights_digest(model))
+        dataset = dataclasses.replace(dataset, labels=given.labels)
+    height, width = given.model.inputs[0].shape[1:3]
+    training = Training("", 0, UNKNOWN, "", 0, 0, 0, weights_digest(given.model))
     spec = InputSpec(height=height, width=width)
-    source = Source(model, tuple(labels), spec, training, dataset, split, per_class)
+    source = Source(given.model, given.labels, spec, training, dataset, split, per_class, given.digest)
     return _write(source, precisions, folder, report, auto, spend)
 
 
@@ -226,11 +230,16 @@ def _write(
 ) -> dict[str, Path]:
     say = report or (lambda text: None)
     paths = {precision: folder / f"{source.stem}-{precision}.tflite" for precision in precisions}
+    chosen = folder / f"{source.stem}-{AUTO}.tflite"
+    for path in (*paths.values(), chosen):
+        if path.is_dir():
+            raise InputError(
+                f"{path}: a folder stands where the model file shall be; remove it or give another folder with --out"
+            )
     stale = [name for name in precisions if not _up_to_date(paths[name], source.recipe(name, auto))]
     for name in precisions:
         if name not in stale:
             say(f"{paths[name].name} is up to date")
-    chosen = folder / f"{source.stem}-{AUTO}.tflite"
     if not stale:
         if auto is None or not _fails(paths.get("int8"), auto):
             return paths

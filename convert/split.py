@@ -210,17 +210,31 @@ def part_of(split: Split, dataset: Dataset, part: str) -> tuple[Photograph, ...]
     """The photographs of one part, in the data set's order.
 
     Raises:
-        InputError: the split was made for other data, or has no such part.
+        InputError: the split was made for other data, has no such part, none of its photographs, or names some
+            that are not in the data.
     """
     if part not in split.parts:
-        raise InputError(f"split {split.name} has no part {part!r}; it has {', '.join(split.parts)}")
+        raise InputError(
+            f"split {split.name} has no part {part!r}; it has {', '.join(split.parts) or 'none'}"
+        )
     if split.data_digest != dataset.digest:
         raise InputError(
             f"split {split.name} was made for other data (digest {split.data_digest[:12]}, but {dataset.root} has"
             f" {dataset.digest[:12]}); make a new one with: mango-convert split"
         )
     wanted = set(split.parts[part])
-    return tuple(photograph for photograph in dataset.photographs if identity(photograph) in wanted)
+    found = tuple(photograph for photograph in dataset.photographs if identity(photograph) in wanted)
+    unknown = wanted - {identity(photograph) for photograph in found}
+    if unknown:
+        raise InputError(
+            f"split {split.name} names {len(unknown)} photographs in its {part} part that {dataset.root} does not have"
+            f" (the first is {min(unknown)}); make a new one with: mango-convert split"
+        )
+    if not found:
+        raise InputError(
+            f"split {split.name} has an empty {part} part; make a new one with: mango-convert split"
+        )
+    return found
 
 
 def make_split(kind: str, dataset: Dataset, seed: int = SEED) -> Split:
@@ -238,10 +252,11 @@ def open_split(argument: str, dataset: Dataset, seed: int = SEED) -> Split:
     """A split by kind, or from the file it was saved to; checked against the data.
 
     Raises:
-        InputError: unknown kind, unusable file, or a split of other data.
+        InputError: unknown kind, unusable file, a split of other data, or one with an empty part.
     """
     split = read_split(Path(argument)) if argument.endswith(".json") else make_split(argument, dataset, seed)
-    part_of(split, dataset, next(iter(split.parts)))
+    for part in split.parts:
+        part_of(split, dataset, part)
     return split
 
 
@@ -278,7 +293,9 @@ def read_split(path: Path) -> Split:
             parts={str(part): tuple(str(name) for name in names) for part, names in values["parts"].items()},
             note=str(values["note"]),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        # Text that cannot be written has no digest.
+        _text(split).encode()
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(
             f"{path}: damaged split file ({error!r}); make it again with: mango-convert split"
         ) from None

@@ -9,18 +9,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from convert.architecture import build, choose_head, freeze
+from convert.architecture import build, choose_head, freeze, full_name
 from convert.architecture import head as dense_layers
-from convert.backend import keras, tf
+from convert.backend import keras, one_line, tf
 from convert.dataset import Dataset, Photograph
+from convert.given import HISTORY
+from convert.output import check_writable
 from convert.score import accuracy, confusion_matrix, macro_f1
 from convert.split import Split, part_of
 from convert.weights import NONE, Origin, load
@@ -28,8 +30,7 @@ from edge.errors import InputError
 from edge.files import sync_folder, write_atomic
 from edge.preprocessing import InputSpec, Pixels, fit, read_photograph
 
-HISTORY = "history.json"
-BEST = "best.keras"
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,11 @@ def weights_digest(model: keras.Model) -> str:
 
 
 def predict(model: keras.Model, pictures: npt.NDArray[Any], batch: int = 32) -> npt.NDArray[np.float32]:
-    """Probabilities (n, classes) float32 of pictures (n, height, width, 3), or of what else the model takes."""
+    """Probabilities (n, classes) float32 of pictures (n, height, width, 3), or of what else the model takes.
+
+    A model that takes a fixed number of pictures gets so many.
+    """
+    batch = model.inputs[0].shape[0] or batch
     outputs = [
         np.asarray(model(pictures[start : start + batch].astype(np.float32), training=False))
         for start in range(0, len(pictures), batch)
@@ -149,7 +154,7 @@ def train(
         head: a key of `convert.architecture.HEADS`; None for the network's default.
 
     Raises:
-        InputError: unreadable data or weights, or `folder` belongs to another training.
+        InputError: unreadable data or weights, or `folder` belongs to another training or takes no files.
     """
     spec, schedule = spec or InputSpec(), schedule or Schedule()
     weights = weights or Origin(NONE)
@@ -181,8 +186,11 @@ def train(
         raise InputError(
             f"{folder}: already holds {len(history)} epochs, more than the {schedule.epochs} asked for"
         )
+    if len(history) < schedule.epochs:
+        check_writable(folder)
+    network_name = full_name(architecture, choose_head(architecture, head))
     if history:
-        model = _load(folder / _checkpoint(history[-1].epoch))
+        model = _load(folder / _checkpoint(history[-1].epoch), network_name, len(dataset.labels), spec)
     else:
         model = build(architecture, len(dataset.labels), spec, head)
         load(model, architecture, weights)
@@ -234,7 +242,7 @@ def train(
                 number / schedule.epochs,
             )
     best = _best(history)
-    model = _load(folder / _checkpoint(best.epoch))
+    model = _load(folder / _checkpoint(best.epoch), network_name, len(dataset.labels), spec)
     return Trained(model, tuple(history), best, weights_digest(model))
 
 
@@ -308,14 +316,15 @@ def finished(folder: Path, dataset: Dataset, split: Split) -> tuple[Trained, Sch
     for what, given in (("data", dataset.digest), ("split", split.digest)):
         if purpose.get(what) != given:
             raise InputError(f"{folder}: was trained with another {what} than the one given; give the same")
+    try:
+        schedule = _made(Schedule, {**purpose["schedule"], "epochs": len(history)})
+        spec = _made(InputSpec, purpose["input"])
+        name = full_name(purpose["architecture"], choose_head(purpose["architecture"], purpose.get("head")))
+    except (KeyError, TypeError, ValueError, AttributeError, InputError) as error:
+        raise _unusable(folder / HISTORY, error) from None
     best = _best(history)
-    model = _load(folder / _checkpoint(best.epoch))
-    schedule = Schedule(epochs=len(history), **purpose["schedule"])
-    return (
-        Trained(model, tuple(history), best, weights_digest(model)),
-        schedule,
-        InputSpec(**purpose["input"]),
-    )
+    model = _load(folder / _checkpoint(best.epoch), name, len(dataset.labels), spec)
+    return Trained(model, tuple(history), best, weights_digest(model)), schedule, spec
 
 
 def _best(history: Sequence[Epoch]) -> Epoch:
@@ -348,11 +357,31 @@ def _read(path: Path) -> tuple[dict[str, Any], list[Epoch]]:
         return {}, []
     try:
         values = json.loads(path.read_text())
-        return dict(values["purpose"]), [Epoch(**epoch) for epoch in values["epochs"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"{path}: unusable training history ({error}); remove the folder to start afresh"
-        ) from None
+        history = [_made(Epoch, epoch) for epoch in values["epochs"]]
+        if [epoch.epoch for epoch in history] != list(range(1, len(history) + 1)):
+            raise ValueError("its epochs are not numbered from 1 on")
+        return dict(values["purpose"]), history
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _unusable(path, error) from None
+
+
+def _made(kind: type[Value], values: Mapping[str, Any]) -> Value:
+    """A dataclass of numbers and texts from JSON's values; a TypeError where one has another type."""
+    types: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "str": (str,)}
+    for field in fields(kind):  # type: ignore[arg-type]
+        value = values.get(field.name)
+        if field.name in values and (
+            isinstance(value, bool) or not isinstance(value, types[str(field.type)])
+        ):
+            raise TypeError(f"{field.name} is {value!r}")
+    return kind(**values)
+
+
+def _unusable(path: Path, error: Exception) -> InputError:
+    return InputError(
+        f"{path}: unusable training history ({type(error).__name__}: {one_line(error)}); remove the folder to start"
+        " afresh"
+    )
 
 
 def _read_history(folder: Path, purpose: dict[str, Any]) -> list[Epoch]:
@@ -365,11 +394,19 @@ def _read_history(folder: Path, purpose: dict[str, Any]) -> list[Epoch]:
     return history
 
 
-def _load(path: Path) -> keras.Model:
+def _load(path: Path, name: str, classes: int, spec: InputSpec) -> keras.Model:
+    """The checkpoint of a training of the network called `name`."""
     try:
-        return keras.saving.load_model(path)
-    except (OSError, ValueError) as error:
-        cause = str(error).splitlines()[0]
+        model = keras.saving.load_model(path)
+        found = (model.name, tuple(model.inputs[0].shape[1:]), model.outputs[0].shape[-1], model.compiled)
+    # Keras raises what the zip or HDF5 reader or a layer raises; what is no network lacks inputs.
+    except Exception as error:
         raise InputError(
-            f"{path}: unusable checkpoint ({cause}); remove its folder to start afresh"
+            f"{path}: unusable checkpoint ({one_line(error)}); remove its folder to start afresh"
         ) from None
+    if found != (name, (spec.height, spec.width, 3), classes, True):
+        raise InputError(
+            f"{path}: holds another network than the {name} for {classes} classes that was trained here; remove its"
+            " folder to start afresh"
+        )
+    return model

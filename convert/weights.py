@@ -13,7 +13,7 @@ import h5py  # type: ignore[import-untyped]
 import numpy as np
 
 from convert.architecture import NETWORKS, application, body, choose_head, head
-from convert.backend import keras, quiet
+from convert.backend import keras, one_line, quiet
 from edge.errors import InputError
 from edge.files import sha256
 
@@ -83,7 +83,9 @@ def load(model: keras.Model, name: str, origin: Origin) -> None:
         try:
             model.load_weights(origin.source)
         except Exception as error:  # h5py and Keras raise what the file led them into
-            raise InputError(f"{origin.source}: not the weights of {model.name} ({_line(error)})") from None
+            raise InputError(
+                f"{origin.source}: not the weights of {model.name} ({one_line(error)})"
+            ) from None
 
 
 def fetch(name: str, origin: Origin) -> None:
@@ -162,11 +164,13 @@ def _published(name: str, source: str, top: bool, arguments: dict[str, Any]) -> 
                 f"the ImageNet weights of {name} cannot be downloaded; fetch {url.group()} on another machine"
                 f" and put it at {where}, or give it with --weights FILE"
             ) from None
-        raise InputError(f"{source}: not the weights of {name} ({_line(error)})") from None
+        raise InputError(f"{source}: not the weights of {name} ({one_line(error)})") from None
 
 
 def _copy(given: keras.Model, model: keras.Model, where: str) -> None:
     theirs, ours = given.get_weights(), model.get_weights()
+    if not getattr(given, "outputs", None):
+        raise InputError(f"{where}: not the weights of {model.name} (its layers have no fixed sizes)")
     new_head = 2 if given.outputs[0].shape[-1] != model.outputs[0].shape[-1] else 0
     kept = len(ours) - new_head
     same = len(theirs) == len(ours) and all(
@@ -195,8 +199,4 @@ def _attributes(path: Path) -> dict[str, list[object]]:
             source = file.get("model_weights", file)
             return {key: list(np.atleast_1d(source.attrs[key])) for key in source.attrs}
     except OSError as error:
-        raise InputError(f"{path}: not an HDF5 file ({_line(error)}); download it again") from None
-
-
-def _line(error: BaseException) -> str:
-    return " ".join((str(error).strip() or type(error).__name__).splitlines()[0].split())[:200]
+        raise InputError(f"{path}: not an HDF5 file ({one_line(error)}); download it again") from None

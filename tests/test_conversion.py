@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +18,7 @@ from PIL import Image
 
 from bench.drawing import draw_samples
 from convert.dataset import Dataset, index
+from convert.given import HISTORY
 from convert.split import identity, random_split
 from edge.calibration import calibration_of
 from edge.classifier import Classifier
@@ -25,9 +29,10 @@ from edge.preprocessing import InputSpec, fit, read_photograph
 pytest.importorskip("tensorflow", reason="the conversion tests need TensorFlow (make test installs it)")
 
 from convert.architecture import build, multiply_accumulates
+from convert.backend import keras
 from convert.model_file import PRECISIONS, share_scores, write_model_files
 from convert.tflite import convert, representative_photographs
-from convert.training import HISTORY, Schedule, Trained, finished, load_pictures, train, weights_digest
+from convert.training import Schedule, Trained, finished, load_pictures, train, weights_digest
 from convert.weights import choose
 
 
@@ -88,9 +93,11 @@ def test_a_killed_training_goes_on_to_the_same_weights(
 ) -> None:
     program = (
         "from convert.dataset import index; from convert.split import random_split;"
-        "from convert.training import Schedule, train; from pathlib import Path; import sys;"
+        "from convert.training import Schedule, train; from pathlib import Path; import sys, time;"
         "d = index(sys.argv[1]);"
-        "train('lcnn', d, random_split(d), Path(sys.argv[2]), schedule=Schedule(epochs=2, batch=8))"
+        # Waits for its end in the middle of the second epoch.
+        "wait = lambda text, done: time.sleep(600 if text.startswith('epoch 2') else 0);"
+        "train('lcnn', d, random_split(d), Path(sys.argv[2]), schedule=Schedule(epochs=2, batch=8), report=wait)"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(drawn.root), str(tmp_path)], cwd=ROOT, stderr=subprocess.DEVNULL
@@ -98,7 +105,8 @@ def test_a_killed_training_goes_on_to_the_same_weights(
     while not (tmp_path / HISTORY).exists() and process.poll() is None:
         time.sleep(0.05)
     process.kill()
-    process.wait()
+    assert process.wait() == -signal.SIGKILL
+    assert len(json.loads((tmp_path / HISTORY).read_text())["epochs"]) == 1
     resumed = train("lcnn", drawn, random_split(drawn), tmp_path, schedule=Schedule(epochs=2, batch=8))
     assert resumed.weights_digest == trained[1].weights_digest
 
@@ -164,6 +172,79 @@ def test_a_damaged_history_or_checkpoint_is_named(
     (tmp_path / "epoch-002.keras").write_bytes(b"not a model")
     with pytest.raises(InputError, match="unusable checkpoint"):
         train("lcnn", drawn, random_split(drawn), tmp_path, schedule=Schedule(epochs=3, batch=8))
+
+
+def test_every_kind_of_damage_to_a_training_folder_is_said_in_one_sentence(
+    drawn: Dataset, trained: tuple[Path, Trained], tmp_path: Path
+) -> None:
+    split = random_split(drawn)
+    whole = json.loads((trained[0] / HISTORY).read_text())
+    purpose, epochs = whole["purpose"], whole["epochs"]
+    without_schedule = {key: value for key, value in purpose.items() if key != "schedule"}
+    damaged = [
+        [],
+        {"purpose": purpose, "epochs": [1]},
+        {"purpose": without_schedule, "epochs": epochs},
+        {"purpose": {**purpose, "schedule": {"batch": "8"}}, "epochs": epochs},
+        {"purpose": {**purpose, "schedule": {"steps": 8}}, "epochs": epochs},
+        {"purpose": {**purpose, "schedule": []}, "epochs": epochs},
+        {"purpose": {**purpose, "input": {"height": "224"}}, "epochs": epochs},
+        {"purpose": {**purpose, "input": {"height": 0}}, "epochs": epochs},
+        {"purpose": {**purpose, "architecture": "alexnet"}, "epochs": epochs},
+        {"purpose": purpose, "epochs": [{**epochs[0], "epoch": "1"}]},
+        {"purpose": purpose, "epochs": [{**epochs[0], "epoch": 1.0}]},
+        {"purpose": purpose, "epochs": [{**epochs[0], "loss": None}]},
+        {"purpose": purpose, "epochs": epochs[1:]},
+    ]
+    for values in damaged:
+        (tmp_path / HISTORY).write_text(json.dumps(values))
+        with pytest.raises(InputError, match=r"history\.json: unusable training history") as caught:
+            finished(tmp_path, drawn, split)
+        assert "\n" not in str(caught.value), values
+
+
+def test_a_checkpoint_of_another_network_is_refused(
+    drawn: Dataset, trained: tuple[Path, Trained], tmp_path: Path
+) -> None:
+    split, schedule = random_split(drawn), Schedule(epochs=3, batch=8)
+    (tmp_path / HISTORY).write_bytes((trained[0] / HISTORY).read_bytes())
+    best = f"epoch-{trained[1].best.epoch:03d}.keras"
+    others = [
+        build("lcnn", 5, InputSpec()),
+        build("lcnn", 8, InputSpec(height=190, width=190)),
+        build("lcnn", 8, InputSpec()),  # never compiled: no checkpoint of a training
+        keras.Sequential([keras.Input((224, 224, 3)), keras.layers.Flatten(), keras.layers.Dense(8)]),
+        keras.Sequential([keras.layers.Dense(8)]),
+    ]
+    for model in others:
+        for name in {best, "epoch-002.keras"}:
+            model.save(tmp_path / name)
+        for use in (
+            lambda: finished(tmp_path, drawn, split),
+            lambda: train("lcnn", drawn, split, tmp_path, schedule=schedule),
+        ):
+            with pytest.raises(InputError, match=r"epoch-\d+\.keras: (holds another|unusable)"):
+                use()
+    # An archive without its description is no model.
+    for name in {best, "epoch-002.keras"}:
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr("metadata.json", "{}")
+    with pytest.raises(InputError, match="unusable checkpoint"):
+        finished(tmp_path, drawn, split)
+
+
+def test_a_folder_that_takes_no_files_is_known_before_the_first_epoch(drawn: Dataset, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    said: list[str] = []
+    with pytest.raises(InputError, match="files cannot be written there"):
+        train(
+            "lcnn",
+            drawn,
+            random_split(drawn),
+            tmp_path / "file" / "x",
+            report=lambda text, _: said.append(text),
+        )
+    assert said == []
 
 
 def test_calibration_takes_training_photographs_alone(drawn: Dataset) -> None:
@@ -304,7 +385,10 @@ def test_one_command_trains_converts_calibrates_and_tells_the_scores_of_both_spl
         (("tflite", "folder", "--auto"), "--auto judges variants on photographs"),
         (("split", "missing"), "no such folder"),
         (("train", "lcnn", "--data", "missing"), "no such folder"),
-        (("tflite", "missing", "--data", "missing"), "no such folder"),
+        (("tflite", "missing", "--data", "missing"), "missing: no such folder or file"),
+        (("tflite", "missing", "--labels", "a,b"), "missing: no such folder or file"),
+        (("tflite", str(ROOT), "--data", "missing"), "neither a training folder"),
+        (("tflite", str(ROOT / "README.md"), "--data", "missing"), "only files that end in .keras"),
         (("all", "lcnn", "--data", "missing"), "no such folder"),
     ],
 )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+import os
+import warnings
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
-from convert.dataset import CLASSES, canonical_label, capture_time, index
+from convert.cli import app
+from convert.dataset import BESIDE, CLASSES, EMPTY, HIDDEN, LINKED, canonical_label, capture_time, index
 from edge.errors import InputError
 
 
@@ -87,6 +91,62 @@ def test_duplicates_are_dropped_and_counted(tmp_path: Path) -> None:
     assert dataset.ignored == ("Healthy/Thumbs.db",)
 
 
+def test_whatever_is_left_out_is_named(tmp_path: Path) -> None:
+    place(tmp_path, "Healthy/a.jpg", picture(1))
+    place(tmp_path, "Healthy/.b.jpg", picture(2))
+    place(tmp_path, "Healthy/.trash/deep/old.png", picture(3))
+    place(tmp_path, "Healthy/.DS_Store", b"x")
+    place(tmp_path, "stray.jpg", picture(4))
+    place(tmp_path, "readme.txt", b"x")
+    place(tmp_path, ".thumbnails/c.jpg", picture(5))
+    place(tmp_path, "Rust/notes.txt", b"x")
+    (tmp_path / "Die Back").mkdir()
+    (tmp_path / "Healthy" / "more").symlink_to(tmp_path / ".thumbnails")
+    dataset = index(tmp_path)
+    assert [photograph.path for photograph in dataset.photographs] == ["Healthy/a.jpg"]
+    assert dataset.ignored == ("readme.txt", "Rust/notes.txt")
+    assert dataset.skipped == {
+        BESIDE: ("stray.jpg",),
+        EMPTY: ("Die Back", "Rust"),
+        HIDDEN: (".thumbnails", "Healthy/.b.jpg", "Healthy/.trash"),
+        LINKED: ("Healthy/more",),
+    }
+    said = CliRunner().invoke(app, ["split", str(tmp_path), "--out", str(tmp_path / "out")]).stderr
+    assert "pictures beside the class folders, left out: 1 (stray.jpg)" in said
+    assert "class folders without a picture, left out: 2 (Die Back, Rust)" in said
+
+
+def test_a_folder_below_a_hidden_one_can_be_a_data_set(tmp_path: Path) -> None:
+    place(tmp_path, ".cache/set/Healthy/a.jpg", picture(1))
+    dataset = index(tmp_path / ".cache" / "set")
+    assert (len(dataset.photographs), dataset.skipped) == (1, {})
+
+
+def test_pictures_beside_a_wrapping_folder_are_named_too(tmp_path: Path) -> None:
+    place(tmp_path, "Dataset/Healthy/a.jpg", picture(1))
+    place(tmp_path, "stray.jpg", picture(2))
+    assert index(tmp_path).skipped == {BESIDE: ("stray.jpg",)}
+
+
+def test_a_large_picture_is_indexed_without_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place(tmp_path, "Healthy/large.jpg", picture(1))
+    # As if 8x8 pixels were many: Pillow warns from this limit on and refuses from twice the limit on.
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 8 * 8 - 1)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        assert len(index(tmp_path).photographs) == 1
+    assert warned == []
+
+
+def test_a_pipe_is_no_photograph(tmp_path: Path) -> None:
+    (tmp_path / "Healthy").mkdir()
+    os.mkfifo(tmp_path / "Healthy" / "pipe.jpg")
+    with pytest.raises(InputError, match=r"pipe\.jpg: not a regular file"):
+        index(tmp_path)
+
+
 def test_one_picture_in_two_classes_is_refused(tmp_path: Path) -> None:
     place(tmp_path, "Healthy/a.jpg", picture(1))
     place(tmp_path, "Die Back/b.jpg", picture(1))
@@ -136,5 +196,7 @@ def test_the_real_photographs_are_indexed(mango: Path) -> None:
     assert dataset.labels == CLASSES
     assert len(dataset.photographs) + len(dataset.duplicates) == 3334
     assert len(dataset.duplicates) == 2
+    assert dataset.digest.startswith("e90cad8fc2889b5522b106ad06197fab")
+    assert dataset.skipped == {}
     assert all(photograph.taken for photograph in dataset.photographs)
     assert len({photograph.taken.date() for photograph in dataset.photographs if photograph.taken}) == 12

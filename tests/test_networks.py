@@ -26,6 +26,7 @@ from convert.architecture import (
     build,
     freeze,
     head,
+    lcnn,
     multiply_accumulates,
     settle,
     weight_bytes,
@@ -68,6 +69,22 @@ def test_the_models_command_lists_the_published_networks() -> None:
     for name, (count, giga) in PUBLISHED.items():
         assert rows[name]["parameters"] == count
         assert rows[name]["macs"] / 1e9 == pytest.approx(giga, abs=0.005)
+
+
+def test_a_network_that_needs_a_larger_input_is_marked_in_the_table() -> None:
+    done = CliRunner().invoke(app, ["models", "--size", "70"])
+    assert done.exit_code == 0, done.output
+    rows = {line.split("|")[1].strip(): line for line in done.stdout.splitlines()[2:]}
+    assert list(rows) == list(NETWORKS)
+    assert [name for name, line in rows.items() if "input too small" in line] == ["lcnn", "xception"]
+    assert "| 190 |" in rows["lcnn"]
+
+
+def test_lcnn_has_the_smallest_input_that_is_stated() -> None:
+    smallest = NETWORKS["lcnn"].smallest
+    assert lcnn(8, smallest, smallest).layers[-3].output.shape == (None, 64)
+    with pytest.raises(ValueError, match="zero or negative"):
+        lcnn(8, smallest - 1, smallest - 1)
 
 
 @pytest.mark.parametrize("name", ["vgg16", "xception"])

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import subprocess
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,8 @@ from bench.drawing import LABELS, draw_samples
 from convert.card import render
 from convert.dataset import Dataset, index
 from convert.gate import Gate, faults, verdict
+from convert.given import read_labels
+from convert.output import check_writable
 from convert.split import random_split
 from edge.contract import Score, read_contract, read_model
 from edge.errors import InputError
@@ -28,7 +31,7 @@ pytest.importorskip("tensorflow", reason="the conversion tests need TensorFlow (
 from convert.backend import keras, tf
 from convert.cli import app
 from convert.cost import side_by_side
-from convert.foreign import adopt, read_labels
+from convert.foreign import adopt
 from convert.model_file import write_foreign_files
 from convert.sensitivity import _feed, _open, compare, noisiest, ratio
 from convert.tflite import convert, tensors
@@ -205,9 +208,7 @@ def test_files_are_made_anew_when_what_they_came_from_changed(
 
     def make(per_class: int) -> Path:
         said.clear()
-        return write_foreign_files(model, LABELS, ["int8"], tmp_path, drawn, split, per_class, said.append)[
-            "int8"
-        ]
+        return write_foreign_files(model, ["int8"], tmp_path, drawn, split, per_class, said.append)["int8"]
 
     first = make(1).read_bytes()
     assert make(1).read_bytes() == first
@@ -221,9 +222,78 @@ def test_files_are_made_anew_when_what_they_came_from_changed(
     assert read_contract(make(2)).calibration == {"images": 16, "per_class": 2, "seed": 7, "part": "training"}
 
 
+def test_a_file_of_another_graph_with_the_same_weights_is_made_anew(tmp_path: Path) -> None:
+    path, labels = tmp_path / "m.keras", ("a", "b")
+
+    def make() -> tuple[bytes, list[str]]:
+        said: list[str] = []
+        made = write_foreign_files(adopt(path, labels, "rgb"), ["float32"], tmp_path, report=said.append)
+        return read_model(made["float32"]).flatbuffer, said
+
+    found = []
+    for activation in ("relu", "tanh"):
+        keras.utils.set_random_seed(1)
+        layers = [keras.layers.Conv2D(2, 3, activation=activation), keras.layers.Flatten()]
+        keras.Sequential([keras.Input((8, 8, 3)), *layers, keras.layers.Dense(2, activation="softmax")]).save(
+            path
+        )
+        flatbuffer, said = make()
+        assert not any("up to date" in sentence for sentence in said)
+        assert make() == (flatbuffer, ["m-float32.tflite is up to date"])
+        found.append(flatbuffer)
+    assert found[0] != found[1]
+
+
+def frozen(folder: Path, factor: float, size: int = 8, dtype: tf.DType = tf.float32, batch: int = 1) -> Path:
+    """A SavedModel whose weights are constants, as frozen graphs have them."""
+
+    def call(picture: tf.Tensor) -> dict[str, tf.Tensor]:
+        # The size of the batch is part of the graph.
+        colours = tf.reshape(tf.cast(picture, tf.float32), (batch, size * size, 3))
+        mean = tf.reduce_mean(colours, 1)[:, :2]
+        return {"p": tf.nn.softmax(mean * factor)}
+
+    module = tf.Module()
+    module.serve = tf.function(
+        call, input_signature=[tf.TensorSpec((batch, size, size, 3), dtype, name="picture")]
+    )
+    tf.saved_model.save(module, str(folder), signatures={"serving_default": module.serve})
+    return folder
+
+
+def test_a_saved_model_of_constants_is_made_anew_when_they_change(drawn: Dataset, tmp_path: Path) -> None:
+    said: list[str] = []
+
+    def make() -> bytes:
+        said.clear()
+        # Its batch is fixed at one picture, as it is on a device.
+        adopted = adopt(tmp_path / "frozen", ("a", "b"), "rgb")
+        paths = write_foreign_files(adopted, ["float32"], tmp_path, report=said.append)
+        return read_model(paths["float32"]).flatbuffer
+
+    frozen(tmp_path / "frozen", 0.01)
+    first = make()
+    assert make() == first
+    assert said == ["frozen-float32.tflite is up to date"]
+    frozen(tmp_path / "frozen", 0.02)
+    assert make() != first
+    # Scoring gives it one picture at a time, too.
+    two = dataclasses.replace(
+        drawn,
+        labels=("a", "b"),
+        photographs=tuple(
+            dataclasses.replace(photograph, label="ab"[number % 2])
+            for number, photograph in enumerate(drawn.photographs)
+        ),
+    )
+    adopted = adopt(tmp_path / "frozen", ("a", "b"), "rgb")
+    paths = write_foreign_files(adopted, ["float32"], tmp_path, two, random_split(two))
+    assert read_contract(paths["float32"]).scores[0].agreement == 1
+
+
 def test_the_card_is_the_contract_in_words(fragile: Path, drawn: Dataset, tmp_path: Path) -> None:
     model = adopt(fragile, LABELS, "rgb")
-    paths = write_foreign_files(model, LABELS, ["float32"], tmp_path, drawn, random_split(drawn))
+    paths = write_foreign_files(model, ["float32"], tmp_path, drawn, random_split(drawn))
     text = render(read_model(paths["float32"]))
     score = read_contract(paths["float32"]).scores[0]
     assert f"| {score.accuracy:.4f} | {score.macro_f1:.4f} |" in text
@@ -236,8 +306,8 @@ def test_a_saved_model_converts_like_the_keras_file(fragile: Path, tmp_path: Pat
     folder = tmp_path / "exported"
     keras.saving.load_model(fragile).export(folder, verbose=False)
     from_keras, from_folder = (adopt(path, LABELS, "rgb") for path in (fragile, folder))
-    first = write_foreign_files(from_keras, LABELS, ["float32"], tmp_path)["float32"]
-    second = write_foreign_files(from_folder, LABELS, ["float32"], tmp_path)["float32"]
+    first = write_foreign_files(from_keras, ["float32"], tmp_path)["float32"]
+    second = write_foreign_files(from_folder, ["float32"], tmp_path)["float32"]
     ours, theirs = read_contract(first), read_contract(second)
     assert (ours.macs, ours.parameters) == (theirs.macs, theirs.parameters) == (224 * 224 * 9 + 24, 12 + 32)
     assert ours.training is not None
@@ -276,18 +346,48 @@ def bad_models(folder: Path) -> dict[str, tuple[Path, str]]:
             ),
             "carries Python code",
         ),
+        "nested": (
+            keras.Sequential(
+                [
+                    keras.Input((16, 16, 3)),
+                    keras.Sequential([keras.Input((16, 16, 3)), layers.Lambda(lambda x: x[:, 0, 0, :])]),
+                    layers.Dense(8, activation="softmax"),
+                ]
+            ),
+            "carries Python code",
+        ),
+        "batch": (
+            keras.Model(four := keras.Input(batch_shape=(4, 16, 16, 3)), eight(pooled(four))),
+            "its batch is fixed at 4",
+        ),
         "grey": (
             keras.Sequential([keras.Input((16, 16, 1)), layers.Flatten(), layers.Dense(8, "softmax")]),
             "only networks for colour pictures",
         ),
     }
     found = {name: (saved(model, folder / f"{name}.keras"), words) for name, (model, words) in cases.items()}
+    # The name of the layer is no reason to take it for a Lambda.
+    found["unknown"] = (folder / "unknown.keras", "has a layer of the unknown class Gambda")
+    with zipfile.ZipFile(found["nine"][0]) as whole, zipfile.ZipFile(found["unknown"][0], "w") as changed:
+        for name in whole.namelist():
+            changed.writestr(name, whole.read(name).replace(b'"Dense"', b'"Gambda"'))
+    (folder / "nothing.keras").write_bytes(b"")
+    found["nothing"] = (folder / "nothing.keras", "not a Keras model")
+    (folder / "cut.keras").write_bytes(found["nine"][0].read_bytes()[:-50])
+    found["cut"] = (folder / "cut.keras", "not a Keras model")
+    with zipfile.ZipFile(folder / "bare.keras", "w") as archive:
+        archive.writestr("metadata.json", "{}")
+    found["bare"] = (folder / "bare.keras", "config.json")
+    (folder / "upper.KERAS").write_bytes(found["nine"][0].read_bytes())
+    found["upper"] = (folder / "upper.KERAS", "only files that end in .keras")
+    found["bytes"] = (frozen(folder / "bytes", 0.01, dtype=tf.uint8), "takes uint8 values")
+    found["fixed"] = (frozen(folder / "fixed", 0.01, batch=4), "its batch is fixed at 4")
     (folder / "text.keras").write_text("no zip")
     (folder / "old.h5").write_bytes(b"\x89HDF")
     (folder / "empty").mkdir()
     (folder / "empty" / "saved_model.pb").write_bytes(b"\xff\xff")
     found["text"] = (folder / "text.keras", "not a Keras model")
-    found["old"] = (folder / "old.h5", "only .keras files and SavedModel folders are read")
+    found["old"] = (folder / "old.h5", "only files that end in .keras")
     found["damaged"] = (folder / "empty", "damaged SavedModel")
     found["missing"] = (folder / "missing.keras", "no such model")
     return found
@@ -300,6 +400,21 @@ def test_models_that_cannot_be_converted_are_refused_in_one_sentence(tmp_path: P
         assert words in str(caught.value), name
         assert str(path) in str(caught.value), name
         assert "\n" not in str(caught.value), name
+
+
+@pytest.mark.parametrize("kind", ["dict out", "list out", "dict in", "list in", "bytes in", "one at a time"])
+def test_one_input_and_one_output_may_come_in_any_form(kind: str, tmp_path: Path) -> None:
+    picture = keras.Input((8, 8, 3), dtype="uint8" if kind == "bytes in" else None, name="picture")
+    if kind == "one at a time":
+        picture = keras.Input(batch_shape=(1, 8, 8, 3), name="picture")
+    values = keras.layers.Rescaling(1 / 255)(picture)
+    output = keras.layers.Dense(8, activation="softmax")(keras.layers.GlobalAveragePooling2D()(values))
+    taken = {"dict in": {"picture": picture}, "list in": [picture]}.get(kind, picture)
+    given = {"dict out": {"p": output}, "list out": [output]}.get(kind, output)
+    adopted = adopt(saved(keras.Model(taken, given), tmp_path / "any.keras"), LABELS, "unit")
+    assert adopted.labels == LABELS
+    path = write_foreign_files(adopted, ["float32"], tmp_path)["float32"]
+    assert read_contract(path).input_tensor.shape == (1, 8, 8, 3)
 
 
 def test_a_saved_model_that_calls_python_is_not_loaded(tmp_path: Path) -> None:
@@ -333,10 +448,13 @@ def test_an_operation_that_tflite_lacks_is_named_before_photographs_are_read(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("tflite", "net.keras"), "needs --labels"),
-        (("tflite", "net.keras", "--labels", "a,b", "--precision", "int4"), "precision 'int4' is not known"),
-        (("tflite", "net.keras", "--labels", "a,a"), "at least two different names"),
-        (("tflite", "net.keras", "--labels", "a,b", "--convention", "bgr"), "convention 'bgr' is not known"),
+        (("tflite", "{net}"), "needs --labels"),
+        (("tflite", "{net}", "--labels", "a,b", "--precision", "int4"), "precision 'int4' is not known"),
+        (("tflite", "{net}", "--labels", "a,a"), "at least two different names"),
+        (("tflite", "{net}", "--labels", "a,b", "--convention", "bgr"), "convention 'bgr' is not known"),
+        (("tflite", "{net}", "--labels", "a,b", "--out", "{net}/x"), "files cannot be written there"),
+        (("untrained", "lcnn", "--data", "{data}", "--out", "{net}/x"), "files cannot be written there"),
+        (("all", "lcnn", "--data", "{data}", "--out", "{net}/x"), "files cannot be written there"),
         (("all", "alexnet", "--data", "{data}"), "architecture 'alexnet' is not known"),
         (("untrained", "alexnet", "--data", "{data}"), "architecture 'alexnet' is not known"),
         (
@@ -359,17 +477,61 @@ def test_an_operation_that_tflite_lacks_is_named_before_photographs_are_read(
         (("debug", "a.tflite", "b.tflite", "--data", "{data}"), "no such model file"),
     ],
 )
-def test_misuse_ends_in_one_sentence(drawn: Dataset, arguments: tuple[str, ...], words: str) -> None:
+def test_misuse_ends_in_one_sentence(
+    fragile: Path, drawn: Dataset, arguments: tuple[str, ...], words: str
+) -> None:
     # `edge.console.run` prints the message of an InputError on one line and ends with status 2.
-    done = CliRunner().invoke(app, [part.format(data=drawn.root) for part in arguments])
+    done = CliRunner().invoke(app, [part.format(data=drawn.root, net=fragile) for part in arguments])
     assert isinstance(done.exception, InputError), done.output
     assert words in str(done.exception)
     assert "\n" not in str(done.exception)
+    # Nothing was begun.
+    assert "exporting" not in done.stderr
+    assert "training" not in done.stderr
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 2**40])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("split", "x"),
+        ("train", "lcnn", "--data", "x"),
+        ("tflite", "x"),
+        ("untrained", "lcnn", "--data", "x"),
+        ("all", "lcnn", "--data", "x"),
+        ("calibrate", "x", "--data", "x"),
+        ("debug", "x", "x", "--data", "x"),
+    ],
+)
+def test_a_seed_that_no_generator_takes_is_misuse(arguments: tuple[str, ...], seed: int) -> None:
+    done = CliRunner().invoke(app, [*arguments, "--seed", str(seed)])
+    assert done.exit_code == 2, done.output
+    assert "--seed" in done.stderr
+
+
+def test_a_trial_of_a_folder_leaves_nothing_behind(tmp_path: Path) -> None:
+    check_writable(tmp_path / "a" / "b")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "a").mkdir()
+    check_writable(tmp_path / "a")
+    assert list(tmp_path.rglob("*")) == [tmp_path / "a"]
+
+
+def test_a_folder_in_the_place_of_a_model_file_is_named_before_the_work(tmp_path: Path) -> None:
+    adopted = adopt(frozen(tmp_path / "frozen", 0.01), ("a", "b"), "rgb")
+    (tmp_path / "frozen-float32.tflite").mkdir()
+    said: list[str] = []
+    with pytest.raises(InputError, match=r"frozen-float32\.tflite: a folder stands"):
+        write_foreign_files(adopted, ["float32"], tmp_path, report=said.append)
+    assert said == []
 
 
 def test_labels_come_from_a_list_or_a_file(tmp_path: Path) -> None:
     (tmp_path / "labels.txt").write_text("Die Back\n\nHealthy\n")
     assert read_labels(str(tmp_path / "labels.txt")) == read_labels("Die Back, Healthy")
+    # Longer than a file's name may be.
+    many = [f"class number {number}" for number in range(400)]
+    assert read_labels(",".join(many)) == tuple(many)
 
 
 def test_an_input_that_calibration_never_saw_is_not_clipped() -> None:
@@ -384,9 +546,9 @@ def test_labels_that_are_not_the_folders_are_refused(fragile: Path, drawn: Datas
     labels = (*LABELS[:-1], "Rust")
     model = adopt(fragile, labels, "rgb")
     with pytest.raises(InputError, match="Rust"):
-        write_foreign_files(model, labels, ["int8"], tmp_path, drawn, random_split(drawn))
+        write_foreign_files(model, ["int8"], tmp_path, drawn, random_split(drawn))
     with pytest.raises(InputError, match="int8 needs photographs"):
-        write_foreign_files(model, labels, ["int8"], tmp_path)
+        write_foreign_files(model, ["int8"], tmp_path)
 
 
 def test_tasks_run_side_by_side_and_fail_one_by_one(drawn: Dataset) -> None:

@@ -26,6 +26,10 @@ from convert.split import (
 from edge.errors import InputError
 from edge.files import sha256
 
+SPLIT = (
+    '{"format": "mango-leaf-split", "version": 1, "name": "random", "seed": 7, "data_digest": "", "note": "",'
+    ' "parts": {}}'
+)
 START = datetime(2021, 11, 6, 12, 0, 0)
 
 
@@ -156,6 +160,8 @@ def test_a_split_of_other_data_is_refused(tmp_path: Path) -> None:
         ('{"format": "x"}', "not a split file"),
         ('{"format": "mango-leaf-split", "version": 9}', "newer than this program"),
         ('{"format": "mango-leaf-split", "version": 1}', "damaged split file"),
+        (SPLIT.replace("7", "1e999"), "damaged split file"),
+        (SPLIT.replace("random", "\\ud800"), "damaged split file"),
     ],
 )
 def test_damaged_split_files_are_refused(tmp_path: Path, text: str, words: str) -> None:
@@ -171,6 +177,38 @@ def test_a_photograph_in_two_parts_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="stands in two parts"):
         read_split(path)
     assert json.loads(path.read_text())["format"] == "mango-leaf-split"
+
+
+@pytest.mark.parametrize(
+    ("part", "names", "words"),
+    [
+        ("test", [], "has an empty test part"),
+        ("validation", [], "has an empty validation part"),
+        ("test", ["0123456789abcdef"], "names 1 photographs in its test part that made does not have"),
+        ("training", "abc", "names 3 photographs in its training part"),
+    ],
+)
+def test_a_split_with_an_empty_part_or_unknown_photographs_is_refused(
+    tmp_path: Path, part: str, names: object, words: str
+) -> None:
+    dataset = made({"a": [30, 20, 30], "b": [10, 10, 10]})
+    path = tmp_path / "split.json"
+    write_split(random_split(dataset), path)
+    values = json.loads(path.read_text())
+    values["parts"][part] = names
+    path.write_text(json.dumps(values))
+    with pytest.raises(InputError, match=words):
+        open_split(str(path), dataset)
+
+
+def test_a_split_of_some_classes_is_accepted(tmp_path: Path) -> None:
+    dataset = made({"a": [30, 20, 30], "b": [10, 10, 10]})
+    split = random_split(dataset)
+    own = {p.digest[:16] for p in dataset.photographs if p.label == "a"}
+    some = {part: tuple(name for name in names if name in own) for part, names in split.parts.items()}
+    write_split(dataclasses.replace(split, parts=some), tmp_path / "some.json")
+    opened = open_split(str(tmp_path / "some.json"), dataset)
+    assert {p.label for part in PARTS for p in part_of(opened, dataset, part)} == {"a"}
 
 
 def test_the_real_photographs_split_as_the_readme_says(mango: Path) -> None:

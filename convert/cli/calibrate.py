@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from convert.cli.app import app
+from convert.cli.options import Seed
 
 
 @app.command()
@@ -17,7 +18,7 @@ def calibrate(
     split: Annotated[
         str, typer.Option(help="The split it was trained on: random, burst, or a split file.")
     ] = "burst",
-    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 7,
+    seed: Seed = 7,
     right: Annotated[
         float,
         typer.Option(

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from convert.cli.app import app
+from convert.cli.options import Seed
 
 
 @app.command()
@@ -20,7 +21,7 @@ def debug(
     ] = "burst",
     images: Annotated[int, typer.Option(min=1, help="Photographs, drawn evenly from the classes.")] = 16,
     worst: Annotated[int, typer.Option(min=0, help="Lines to print; 0 prints every tensor.")] = 0,
-    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 7,
+    seed: Seed = 7,
     csv: Annotated[Path | None, typer.Option(help="File for all tensors as CSV.")] = None,
 ) -> None:
     """For each tensor print the signal-to-quantisation-noise ratio against float, worst first.

@@ -21,6 +21,7 @@ from convert.cli.options import (
     MinAgreement,
     PerClass,
     Precision,
+    Seed,
     known_precisions,
 )
 
@@ -51,7 +52,7 @@ def everything(
     min_agreement: MinAgreement = 98.0,
     auto: Auto = False,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Trainings side by side.")] = 1,
-    seed: Annotated[int, typer.Option(help="Seed of splits, weights and order.")] = 7,
+    seed: Seed = 7,
 ) -> None:
     """Index, split, train on the random and the burst split, convert, check, calibrate int8, and print the table.
 
@@ -64,11 +65,14 @@ def everything(
     from convert.cost import side_by_side
     from convert.dataset import index
     from convert.gate import Gate
+    from convert.output import check_writable
     from convert.split import KINDS, make_split, write_split
     from edge.console import FAILED, complain
     from edge.errors import InputError
 
     wanted = known_precisions(precision)
+    for name in ("splits", "train", "models"):
+        check_writable(out / name)
     dataset = index(data)
     describe(dataset)
     from convert.model_file import make_trained, share_scores

@@ -9,10 +9,12 @@ import typer
 
 from convert.cli.app import app
 
+FIGURES = ("parameters", "macs", "float32_bytes", "int8_bytes")
+
 
 @app.command()
 def models(
-    size: Annotated[int, typer.Option(min=71, max=1024, help="Input pixels a side.")] = 224,
+    size: Annotated[int, typer.Option(min=32, max=1024, help="Input pixels a side.")] = 224,
     classes: Annotated[int, typer.Option(min=2, help="Classes of the last layer.")] = 8,
     every_head: Annotated[
         bool, typer.Option("--heads", help="A row for every head, not the default alone.")
@@ -23,7 +25,7 @@ def models(
 
     The sizes are computed from the layers as TFLite stores them, batch normalisation folded in; a file adds
     the graph's description, 1 to 3 % of an int8 file. Every exported file takes RGB 0..255: the convention is
-    a layer inside.
+    a layer inside. A network that needs a larger input than --size is marked so.
     """
     from convert.architecture import (
         CONVENTIONS,
@@ -40,16 +42,17 @@ def models(
     rows: list[dict[str, Any]] = []
     for name, network in NETWORKS.items():
         for head in network.heads if every_head else network.heads[:1]:
-            model = build(name, classes, InputSpec(height=size, width=size), head)
-            float_bytes, int_bytes = weight_bytes(model)
+            figures = dict.fromkeys(FIGURES)
+            if size >= network.smallest:
+                model = build(name, classes, InputSpec(height=size, width=size), head)
+                values = (parameters(model), multiply_accumulates(model), *weight_bytes(model))
+                figures = dict(zip(FIGURES, values, strict=True))
             rows.append(
                 {
                     "name": name,
                     "network": network.title,
-                    "parameters": parameters(model),
-                    "macs": multiply_accumulates(model),
-                    "float32_bytes": float_bytes,
-                    "int8_bytes": int_bytes,
+                    "smallest_input": network.smallest,
+                    **figures,
                     "convention": CONVENTIONS[network.convention].text,
                     "head": head,
                     "head_text": HEADS[head],
@@ -63,6 +66,7 @@ def models(
         (
             "name",
             "network",
+            "smallest input",
             "parameters",
             "million MACs",
             "float32, MB",
@@ -74,10 +78,17 @@ def models(
             (
                 row["name"],
                 row["network"],
-                row["parameters"],
-                round(row["macs"] / 1e6, 1),
-                round(row["float32_bytes"] / 1e6, 2),
-                round(row["int8_bytes"] / 1e6, 2),
+                row["smallest_input"],
+                *(
+                    ("input too small",) * len(FIGURES)
+                    if row["macs"] is None
+                    else (
+                        row["parameters"],
+                        round(row["macs"] / 1e6, 1),
+                        round(row["float32_bytes"] / 1e6, 2),
+                        round(row["int8_bytes"] / 1e6, 2),
+                    )
+                ),
                 row["convention"],
                 f"{row['head']}: {row['head_text']}",
             )

@@ -28,6 +28,13 @@ MaxDrop = Annotated[float, typer.Option(min=0.0, help="Points of macro-F1 that q
 MinAgreement = Annotated[
     float, typer.Option(min=0.0, max=100.0, help="Percent of labels that must be float's.")
 ]
+Seed = Annotated[
+    int,
+    # TensorFlow's and scikit-learn's seeds have 32 bits.
+    typer.Option(
+        min=0, max=2**32 - 1, help="Seed of the split, and of weights and order where they are drawn."
+    ),
+]
 Auto = Annotated[bool, typer.Option(help="Where int8 fails, write the first variant that passes.")]
 
 

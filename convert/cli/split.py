@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from convert.cli.app import app
+from convert.cli.options import Seed
 
 
 @app.command()
@@ -15,7 +16,7 @@ def split(
     data: Annotated[Path, typer.Argument(help="Folder with one folder of photographs for each class.")],
     out: Annotated[Path, typer.Option(help="Folder for the split files.")] = Path("build/splits"),
     kind: Annotated[list[str] | None, typer.Option(help="random or burst; by default both.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 7,
+    seed: Seed = 7,
 ) -> None:
     """Draw splits and save them as small JSON files.
 
@@ -46,8 +47,12 @@ def describe(dataset: object) -> None:
     from edge.console import complain
 
     assert isinstance(dataset, Dataset)
+    skipped = "".join(
+        f"; {reason}, left out: {len(names)} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
+        for reason, names in dataset.skipped.items()
+    )
     complain(
         f"{dataset.root}: {len(dataset.photographs)} photographs in {len(dataset.labels)} classes,"
         f" digest {dataset.digest[:12]}; dropped {len(dataset.duplicates)} with the bytes of another,"
-        f" passed over {len(dataset.ignored)} files that are not pictures"
+        f" passed over {len(dataset.ignored)} files that are not pictures{skipped}"
     )

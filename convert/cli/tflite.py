@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from convert.cli.app import app
-from convert.cli.options import Auto, MaxDrop, MinAgreement, PerClass, Precision, known_precisions
+from convert.cli.options import Auto, MaxDrop, MinAgreement, PerClass, Precision, Seed, known_precisions
 
 
 @app.command()
@@ -34,7 +34,7 @@ def tflite(
     precision: Precision = None,
     out: Annotated[Path, typer.Option(help="Folder for the model files.")] = Path("build/models"),
     per_class: PerClass = 50,
-    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 7,
+    seed: Seed = 7,
     max_drop: MaxDrop = 1.0,
     min_agreement: MinAgreement = 98.0,
     auto: Auto = False,
@@ -46,18 +46,21 @@ def tflite(
     from convert.cli.split import describe
     from convert.dataset import index
     from convert.gate import Gate
+    from convert.given import is_foreign, read_labels
+    from convert.output import check_writable
     from convert.split import open_split
     from edge.console import complain
     from edge.errors import InputError
 
     asked = known_precisions(precision)
-    foreign = source.suffix in (".keras", ".h5", ".hdf5") or (source / "saved_model.pb").exists()
+    foreign = is_foreign(source)
     if foreign and labels is None:
         raise InputError(f"{source}: a model of your own needs --labels, in the order of its output")
     if auto and data is None:
         raise InputError(f"{source}: --auto judges variants on photographs; give them with --data DIR")
     if not foreign and data is None:
         raise InputError(f"{source}: give the data set that it was trained on with --data DIR")
+    check_writable(out)
     dataset = chosen = None
     if data is not None:
         dataset = index(data)
@@ -66,7 +69,7 @@ def tflite(
     gate = Gate(max_drop / 100, min_agreement / 100)
     if foreign:
         from convert.architecture import CONVENTIONS
-        from convert.foreign import adopt, read_labels
+        from convert.foreign import adopt
         from convert.model_file import write_foreign_files
         from convert.tflite import CALIBRATED
 
@@ -77,9 +80,15 @@ def tflite(
         wanted = [name for name in asked if precision or dataset is not None or name not in CALIBRATED]
         if dataset is None and not precision:
             complain(f"without --data there is nothing to calibrate on: making {', '.join(wanted)} only")
-        model = adopt(source, names, convention)
         paths = write_foreign_files(
-            model, names, wanted, out, dataset, chosen, per_class, complain, gate if auto else None
+            adopt(source, names, convention),
+            wanted,
+            out,
+            dataset,
+            chosen,
+            per_class,
+            complain,
+            gate if auto else None,
         )
     else:
         from convert.model_file import write_model_files

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from convert.cli.app import app
-from convert.cli.options import Batch, Data, FineTuningRate, HeadEpochs, Layers, LearningRate, Weights
+from convert.cli.options import Batch, Data, FineTuningRate, HeadEpochs, Layers, LearningRate, Seed, Weights
 
 
 @app.command()
@@ -29,7 +29,7 @@ def train(
     ] = 50,
     batch: Batch = 32,
     learning_rate: LearningRate = 1e-3,
-    seed: Annotated[int, typer.Option(help="Seed of weights, order and split.")] = 7,
+    seed: Seed = 7,
 ) -> None:
     """Train, keeping the epoch with the best macro-F1 on the validation part.
 

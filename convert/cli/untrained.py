@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from convert.cli.app import app
-from convert.cli.options import PerClass, Precision, known_precisions
+from convert.cli.options import PerClass, Precision, Seed, known_precisions
 
 
 @app.command()
@@ -22,7 +22,7 @@ def untrained(
     size: Annotated[int, typer.Option(min=32, max=1024, help="Input pixels a side.")] = 224,
     per_class: PerClass = 4,
     check: Annotated[int, typer.Option(min=8, help="Test photographs to compare with Keras on.")] = 64,
-    seed: Annotated[int, typer.Option(help="Seed of weights and split.")] = 7,
+    seed: Seed = 7,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Models side by side.")] = 1,
 ) -> None:
     """Convert networks with random weights and print what it cost: time, peak memory, size, agreement.
@@ -32,12 +32,14 @@ def untrained(
     """
     from convert.cost import side_by_side, write_untrained
     from convert.dataset import index
+    from convert.output import check_writable
     from convert.summary import choose_models, cost_table, write_tables
     from edge.console import FAILED, complain
     from edge.errors import InputError
 
     names = choose_models(models)
     wanted = known_precisions(precision)
+    check_writable(out)
     index(data)
     tasks = [
         {
