@@ -53,11 +53,11 @@ def tflite(
     from edge.errors import InputError
 
     asked = known_precisions(precision)
+    if auto and data is None:
+        raise InputError(f"{source}: --auto judges variants on photographs; give them with --data DIR")
     foreign = is_foreign(source)
     if foreign and labels is None:
         raise InputError(f"{source}: a model of your own needs --labels, in the order of its output")
-    if auto and data is None:
-        raise InputError(f"{source}: --auto judges variants on photographs; give them with --data DIR")
     if not foreign and data is None:
         raise InputError(f"{source}: give the data set that it was trained on with --data DIR")
     check_writable(out)
