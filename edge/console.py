@@ -7,8 +7,10 @@ import errno
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 import edge
 from edge.errors import InputError
@@ -20,9 +22,32 @@ MISUSED = 2
 """Exit status when nothing could be done: bad input, bad arguments, no disk, no permission."""
 
 
+class Commands(TyperGroup):
+    """A group of commands whose help gives the first sentence of each whole, not cut at the end of the line."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands; called by typer."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [
+            (name, command.get_short_help_str(1000))
+            for name, command in found
+            if command and not command.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
 def new_app(name: str, help_text: str) -> typer.Typer:
-    """A typer application with `--version` and without tracebacks."""
-    app = typer.Typer(name=name, help=help_text, no_args_is_help=True, pretty_exceptions_enable=False)
+    """A typer application with `--version` and without tracebacks, whose helps are shown as they are written."""
+    # Rich would read "[default: ...]" in a help as markup and swallow it, or fail on "[/TOPIC]".
+    app = typer.Typer(
+        name=name,
+        cls=Commands,
+        help=help_text,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
 
     def show_version(wanted: bool) -> None:
         if wanted:
