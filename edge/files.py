@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from edge.errors import InputError
+
 
 def write_atomic(path: Path, data: bytes) -> None:
     """Write `data` to `path` so that an interruption leaves the old file whole; see `open_atomic`."""
@@ -27,7 +29,7 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    handle, name = _beside(path)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -43,6 +45,62 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
             os.unlink(name)
         raise
     sync_folder(path.parent)
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a file that `open_atomic` could not write: before the work whose result it is to hold, not after.
+
+    Its folder is made if missing.
+
+    Raises:
+        InputError: it is a folder or a device, or nothing can be written where it is to be.
+    """
+    path = Path(path)
+    try:
+        if path.is_dir():
+            raise InputError(f"{path}: is a folder; give the name of a file to write")
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path}: is no file but a device or a pipe; give the name of a file to write")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _try(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written there ({_reason(error)}); give another file") from None
+
+
+def check_folder(folder: Path) -> None:
+    """Make a folder that files are to be written into, and refuse one where none can be.
+
+    Raises:
+        InputError: it is no folder, or nothing can be written into it.
+    """
+    folder = Path(folder)
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{folder}: is no folder; give the name of a folder to write into")
+        folder.mkdir(parents=True, exist_ok=True)
+        _try(folder / "file")
+    except OSError as error:
+        raise InputError(
+            f"{folder}: nothing can be written there ({_reason(error)}); give another folder"
+        ) from None
+
+
+def _beside(path: Path) -> tuple[int, str]:
+    """An open temporary file in the folder of `path`: its descriptor and name."""
+    return tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+
+
+def _reason(error: OSError) -> str:
+    # mkdir calls a file on the way to a folder "File exists".
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        return "a part of this path is a file, not a folder"
+    return error.strerror or str(error)
+
+
+def _try(path: Path) -> None:
+    handle, name = _beside(path)
+    os.close(handle)
+    os.unlink(name)
 
 
 def sync_folder(folder: Path) -> None:

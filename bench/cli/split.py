@@ -45,8 +45,9 @@ def split(
     from bench.reading import read_readings
     from convert.split import write_split
     from edge.console import complain, progress
-    from edge.files import write_atomic
+    from edge.files import check_folder, write_atomic
 
+    check_folder(out)
     columns = {"label": label, "time": time, "group": group, "path": path}
     readings = read_readings(data, columns, (), None, pictures)
     readings = identified(readings)
