@@ -26,7 +26,7 @@ def check_entry(kind: str, body: Mapping[str, Any], where: str) -> None:
     """Refuse an entry whose figures are not those of its raw values.
 
     Args:
-        kind: of the entry; others than "latency" and "robustness" hold no raw values.
+        kind: of the entry; others than "latency", "robustness" and "audit" hold no raw values.
         body: that fits the kind's schema.
         where: how to call the entry in a message.
 
@@ -118,12 +118,50 @@ def _reference(stated: Mapping[str, Any], errors: Any, severities: Sequence[int]
         _same(name + mean, stated[mean], sum(defined) / len(defined) if defined else None)
 
 
+def _audit(body: Mapping[str, Any]) -> None:
+    """Means are those of the values of their seeds, and what belongs together has the same names or length."""
+    _intervals("", body)
+    bins = len(body["settings"]["histogram_from"])
+    for place, crop in enumerate(body["crops"]):
+        for one in crop["sharing"]:
+            _same(f"crops/{place}/sharing/{one['name']}/histogram (bins)", len(one["histogram"]), bins)
+        if crop["groups"] is not None:
+            _named(f"crops/{place}/groups", crop["groups"], crop["counts"])
+        _gains(f"crops/{place}/fusion", crop["fusion"])
+    _gains("average/fusion", body["average"]["fusion"])
+
+
+def _intervals(name: str, value: Any) -> None:
+    if isinstance(value, Mapping):
+        if {"mean", "low", "high", "values"} <= set(value):
+            _same(f"{name}/mean", value["mean"], sum(value["values"]) / len(value["values"]))
+            if not value["low"] <= value["mean"] <= value["high"]:
+                raise InputError(f"{name}: the mean is not within its interval; measure again")
+        for key, inner in value.items():
+            _intervals(f"{name}/{key}".lstrip("/"), inner)
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            _intervals(f"{name}/{place}", inner)
+
+
+def _gains(name: str, fusion: Mapping[str, Any] | None) -> None:
+    if fusion is None:
+        return
+    for gain in fusion["gains"]:
+        for key in ("gains", "verdicts"):
+            _named(f"{name}/{gain['addition']}/{key}", gain[key], fusion["scores"])
+
+
+def _named(name: str, stated: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    if set(stated) != set(wanted):
+        odd = ", ".join(sorted(set(stated) ^ set(wanted)))
+        raise InputError(f"{name} has too much or too little ({odd}); measure again")
+
+
 def _same(name: str, stated: Any, made: Any) -> None:
     """Refuse a stated value, or mapping of values, that is not the made one but for rounding."""
     if isinstance(made, Mapping):
-        if set(stated) != set(made):
-            odd = ", ".join(map(str, sorted(set(stated) ^ set(made))))
-            raise InputError(f"{name} has too much or too little ({odd}); measure again")
+        _named(name, stated, made)
         for key, value in made.items():
             _same(f"{name}/{key}", stated[key], value)
     elif (stated is None) != (made is None) or (
@@ -142,4 +180,5 @@ def _shown(value: float | None) -> str:
 _CHECKS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
     "latency": _latency,
     "robustness": _robustness,
+    "audit": _audit,
 }

@@ -5,15 +5,19 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from planted_latency import planted_entry, planted_soak
 
+from bench.audit import audit as run_audit
+from bench.baseline import Settings
+from bench.reading import read_readings
 from bench.report.page import sections
 from bench.result import pictures_text, read_results, same_pictures, write_results
-from bench.sample import pack, to_ticks
+from bench.sample import end_to_end, pack, percentile_interval, to_ticks
 from edge.errors import InputError
 
 BODY = ("results", 0, "body")
@@ -35,7 +39,7 @@ def latency(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def edited(values: dict[str, Any], path: Path_, value: Any) -> dict[str, Any]:
-    """A copy with the value at `path` replaced; `Ellipsis` takes it away."""
+    """A copy with the value at `path` replaced; an ellipsis takes it away."""
     made = copy.deepcopy(values)
     inner: Any = made
     for step in path[:-1]:
@@ -54,13 +58,17 @@ def read(values: Any, folder: Path) -> Any:
 
 def test_what_was_written_is_read_and_drawn(latency: dict[str, Any], tmp_path: Path) -> None:
     assert len(sections(read(latency, tmp_path))) == 3
-    # A file of before intervals named what they were made at: 0.95.
-    for place, value in (("confidence", ...), ("lower", 60.5), ("upper", 60.6)):
-        assert place in latency["results"][0]["body"]["p90_interval"]
-        old = edited(latency, (*BODY, "p90_interval", place), value)
-        if value is Ellipsis:
-            with pytest.raises(InputError, match="p90_interval/coverage"):
-                read(old, tmp_path)
+
+
+def test_an_interval_of_before_its_confidence_was_written_was_made_at_95_percent(
+    latency: dict[str, Any], tmp_path: Path
+) -> None:
+    body = latency["results"][0]["body"]
+    found = percentile_interval(end_to_end(body["samples"]), 90, 0.95)
+    old = {**asdict(found), "width": found.width(body["end_to_end"]["p90"])}
+    assert read(edited(latency, (*BODY, "p90_interval"), old), tmp_path)[0].body["p90_interval"] == old
+    with pytest.raises(InputError, match="p90_interval"):
+        read(edited(latency, (*BODY, "p90_interval", "confidence"), ...), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +147,45 @@ def test_figures_that_contradict_the_samples_beside_them_are_refused(
         inner = inner[step]
     with pytest.raises(InputError, match=f"{path[-1]} is .*raw values in the same file"):
         read(edited(latency, path, change(inner)), tmp_path)
+
+
+@pytest.fixture(scope="module")
+def audit(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A small audit as JSON values: two classes on six days."""
+    folder = tmp_path_factory.mktemp("audit")
+    rows = [
+        f"{number}.jpg,{'ab'[number % 2]},2026-05-{1 + number % 6:02d}T08:{number:02d}:00,{number % 5}"
+        for number in range(48)
+    ]
+    (folder / "table.csv").write_text("\n".join(["path,label,time,humidity", *rows]) + "\n")
+    settings = Settings(seeds=3, trees=2)
+    entry = run_audit(read_readings(folder / "table.csv"), "date", settings, permutations=20)
+    write_results(folder / "audit.json", [entry], ["test"])
+    values: dict[str, Any] = json.loads((folder / "audit.json").read_text())
+    return values
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ((*BODY, "groups"), None),
+        ((*BODY, "average", "scores", "cv"), ...),
+        ((*BODY, "average", "scores", "cv", "time", "macro_f1", "mean"), 0.123),
+        ((*BODY, "average", "scores", "cv", "time", "macro_f1", "low"), 2),
+        ((*BODY, "average", "scores", "invented"), {}),
+        ((*BODY, "crops", 0, "sharing", 0, "histogram"), [1.0]),
+        ((*BODY, "crops", 0, "groups", "a"), ...),
+        ((*BODY, "settings", "histogram_from"), ...),
+        ((*BODY, "verdict", "next_steps"), [1]),
+    ],
+    ids=lambda value: "/".join(map(str, value[2:])) if isinstance(value, tuple) else None,
+)
+def test_an_audit_that_cannot_be_is_refused(
+    audit: dict[str, Any], tmp_path: Path, path: Path_, value: Any
+) -> None:
+    assert len(read(audit, tmp_path)) == 1
+    with pytest.raises(InputError, match=r"edited\.json: "):
+        read(edited(audit, path, value), tmp_path)
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "1" + "0" * 400])

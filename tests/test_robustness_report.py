@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from bench.selection import Selection, Training
 from convert.dataset import Dataset, Photograph
 from convert.split import make_split
 from edge.classifier import Classifier
+from edge.errors import InputError
 from edge.files import sha256
 
 
@@ -274,6 +276,42 @@ def test_the_page_shows_it_and_the_file_keeps_it(entries: list[Entry], tmp_path:
     page = render_html(sections(back))
     assert "Robustness to corruptions" in page
     assert ">nan<" not in page.lower()
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("model",), None),
+        (("body", "scores"), None),
+        (("body", "scores", "mean"), {}),
+        (("body", "scores", "mean", "error"), 0.01),
+        (("body", "scores", "clean", "error"), 0.01),
+        (("body", "scores", "subsets", "fog", "3", "macro_f1"), 0.99),
+        (("body", "scores", "subsets", "smoke"), {}),
+        (("body", "changes"), None),
+        (("body", "changes", "mean"), 0.001),
+        (("body", "references", 0, "mce"), 50.0),
+        (("body", "references", 0, "ce", "fog"), 50.0),
+        (("body", "references", 0, "decisive"), {}),
+        (("body", "time_baseline"), {"accuracy": {}, "macro_f1": 0.5}),
+        (("body", "predictions", "truth"), None),
+        (("body", "images", "number"), 47),
+        (("body", "corruptions"), ["fog"]),
+    ],
+    ids=lambda value: "/".join(map(str, value)) if isinstance(value, tuple) else None,
+)
+def test_a_result_that_cannot_be_or_contradicts_its_predictions_is_refused(
+    entries: list[Entry], tmp_path: Path, path: tuple[str | int, ...], value: Any
+) -> None:
+    write_results(tmp_path / "r.json", entries[:1], ["test"])
+    values = json.loads((tmp_path / "r.json").read_text())
+    inner = values["results"][0]
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] = value
+    (tmp_path / "r.json").write_text(json.dumps(values))
+    with pytest.raises(InputError, match=r"r\.json: "):
+        read_results(tmp_path / "r.json")
 
 
 def test_part_of_the_corruptions_makes_no_figure_4_and_says_how_many(classifier: Classifier) -> None:
