@@ -42,6 +42,7 @@ from convert.split import Split, open_split
 from edge.classifier import Classifier
 from edge.console import complain, progress
 from edge.errors import InputError
+from edge.files import check_writable
 
 AUTO = "auto"
 """Choice of photographs: held-out if the data are those that the model was trained on, else fresh."""
@@ -94,6 +95,7 @@ def run_robustness(options: Options) -> Iterator[str]:
     references = find_references(options.references)
     corruptions = parse_corruptions(options.corruptions)
     severities = parse_severities(options.severities)
+    check_writable(options.out)
     stored = None if options.corrupted is None else open_set(options.corrupted)
     encoding, seed = _encoding(options, stored), options.seed
     if stored is not None:

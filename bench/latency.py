@@ -28,11 +28,14 @@ from bench.machine import Probe, Reading, describe, missing, observe, record
 from bench.operator_profile import operator_profile
 from bench.result import Entry, describe_model
 from bench.sample import (
+    CONFIDENCE,
     Ticks,
+    enough,
     milliseconds,
+    next_check,
+    p90_interval,
     pack,
     percentile,
-    percentile_interval,
     settled,
     summarise,
     to_ticks,
@@ -65,7 +68,8 @@ class Protocol:
     Attributes:
         minimum_count, minimum_seconds: counted queries and their time, at least.
         maximum_seconds, maximum_count: bounds of the counted part.
-        precision: width of the 95 % interval of the p90, as a share of the p90, to be reached.
+        precision: width of the interval of the p90 (`bench.sample.p90_interval`), as a share of the p90, to be
+            reached.
         window, windows, tolerance: see `bench.sample.settled`.
         warm_up_count, warm_up_seconds: bounds of the warm-up.
         look_seconds: time between two looks at the sensors.
@@ -220,21 +224,21 @@ def measure(query: Callable[[], Sequence[int]], protocol: Protocol, clock: Clock
     """Send counted queries until the protocol is content or a bound is hit.
 
     The p90's interval is looked at when the minima are reached and then each time the number of queries has
-    grown by a tenth, so that the look costs nothing that counts.
+    grown by a tenth, so that the look costs nothing that counts. What looking does to it: see `bench.sample`.
     """
     rows: list[Sequence[int]] = []
     during: list[Mapping[str, Reading]] = []
     start = clock()
-    next_check, next_look = protocol.minimum_count, protocol.look_seconds / 2
+    check_at, next_look = protocol.minimum_count, protocol.look_seconds / 2
     while True:
         rows.append(query())
         seconds = (clock() - start) / 1e9
-        if len(rows) >= next_check and seconds >= protocol.minimum_seconds:
+        if len(rows) >= check_at and seconds >= protocol.minimum_seconds:
             whole = to_ticks(np.asarray(rows)).sum(axis=1, dtype=np.int64)
-            if percentile_interval(whole, 90).width(percentile(whole, 90)) < protocol.precision:
+            if enough(whole, 90, protocol.precision):
                 ended = "precision"
                 break
-            next_check = len(rows) + max(10, len(rows) // 10)
+            check_at = next_check(len(rows))
         if seconds >= protocol.maximum_seconds:
             ended = "maximum time"
             break
@@ -469,7 +473,7 @@ def measure_model(
         )
     whole = measured.ticks.sum(axis=1, dtype=np.int64)
     times = milliseconds(whole)
-    interval = percentile_interval(times, 90)
+    interval = p90_interval(times)
     summary = summarise(times)
     width = interval.width(summary.p90)
     body = {
@@ -488,8 +492,12 @@ def measure_model(
         "seconds": measured.seconds,
         "ended": measured.ended,
         "end_to_end": asdict(summary),
-        "p90_interval": {**asdict(interval), "width": width if math.isfinite(width) else None},
-        "throughput_per_s": float(1e3 * len(times) / times.sum()) if times.sum() else None,
+        "p90_interval": {
+            **asdict(interval),
+            "confidence": CONFIDENCE,
+            "width": width if math.isfinite(width) else None,
+        },
+        "throughput_per_s": float(1e3 * len(times) / times.sum()),
         "stages": {
             stage: asdict(summarise(milliseconds(measured.ticks[:, column])))
             for column, stage in enumerate(STAGES)

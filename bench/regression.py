@@ -1,19 +1,24 @@
 """Did a model get slower? Two latency results of the same model, runtime, threads and delegate, compared.
 
 The ratio of two p90s is uncertain because each of them is. Their intervals give its bounds: the new p90 over the
-old one lies between new.lower / old.upper and new.upper / old.lower. Each interval misses with at most 5 %, so
-both hold with at least 90 % (Bonferroni). A pair is slower only when even the lower bound is beyond what is
-allowed, and is called undecided where the interval holds the limit.
+old one lies between new.lower / old.upper and new.upper / old.lower. Each interval (`bench.sample.p90_interval`,
+made from the samples in the file) misses with at most 5 %, so both hold with at least 90 % (Bonferroni). A pair is
+slower only when even the lower bound is beyond what is allowed, and is called undecided where the interval holds
+the limit.
+
+A larger photograph takes longer to read and decode, so times from file to label are compared only where both went
+round the same pictures, byte for byte. Of other pairs `invoke` is shown, in which the network gets equally large
+input, but not judged: it depends a little on what decoding left in the caches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from bench.machine import board_name
-from bench.result import Entry
+from bench.result import Entry, pictures_text, same_pictures
+from bench.sample import Interval, end_to_end, milliseconds, p90_interval, unpack
 from bench.section import Cell, Table
 from edge.errors import InputError
 
@@ -42,10 +47,27 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Unlike:
+    """A pair that went round other pictures: what they were, and the p90 of `invoke` alone in milliseconds.
+
+    The bounds are those of the ratio new / old (None: too few samples).
+    """
+
+    key: Key
+    old_pictures: str
+    new_pictures: str
+    old_invoke: float
+    new_invoke: float
+    lower: float | None
+    upper: float | None
+
+
+@dataclass(frozen=True)
 class Comparison:
-    """Pairs found in both results, and what only one of them has."""
+    """Pairs found in both results, pairs that cannot be compared, and what only one of them has."""
 
     changes: tuple[Change, ...]
+    unlike: tuple[Unlike, ...]
     only_old: tuple[Key, ...]
     only_new: tuple[Key, ...]
 
@@ -68,21 +90,24 @@ def key_of(entry: Entry) -> Key:
     )
 
 
-def judge(
-    old: float, new: float, old_interval: Any, new_interval: Any, allowed: float
-) -> tuple[float | None, float | None, str]:
+def bounds(old: Interval, new: Interval) -> tuple[float | None, float | None]:
+    """Bounds of new / old from the intervals of both; None where a side that it needs is unknown."""
+    lower = upper = None
+    if new.lower is not None and old.upper is not None:
+        lower = new.lower / old.upper
+    if new.upper is not None and old.lower is not None:
+        upper = new.upper / old.lower
+    return lower, upper
+
+
+def judge(old: Interval, new: Interval, allowed: float) -> tuple[float | None, float | None, str]:
     """Bounds of new / old, and the verdict.
 
     Args:
-        old, new: p90 in milliseconds.
-        old_interval, new_interval: {"lower", "upper"}, a side None where it is unknown.
+        old, new: of the p90.
         allowed: slowdown that is still accepted, as a share.
     """
-    lower = upper = None
-    if new_interval["lower"] is not None and old_interval["upper"] is not None:
-        lower = new_interval["lower"] / old_interval["upper"]
-    if new_interval["upper"] is not None and old_interval["lower"] is not None:
-        upper = new_interval["upper"] / old_interval["lower"]
+    lower, upper = bounds(old, new)
     if lower is not None and lower > 1 + allowed:
         return lower, upper, "slower"
     if upper is not None and upper <= 1 + allowed:
@@ -91,31 +116,55 @@ def judge(
 
 
 def compare_latency(old: Sequence[Entry], new: Sequence[Entry], allowed: float) -> Comparison:
-    """Compare the latency entries of two results; where a key stands twice, its last entry counts."""
-    before = {key_of(entry): entry for entry in old if entry.kind == "latency"}
-    after = {key_of(entry): entry for entry in new if entry.kind == "latency"}
-    changes = []
-    for key, entry in after.items():
-        if key not in before:
-            continue
-        first, second = before[key].body, entry.body
-        lower, upper, verdict = judge(
-            first["end_to_end"]["p90"],
-            second["end_to_end"]["p90"],
-            first["p90_interval"],
-            second["p90_interval"],
-            allowed,
-        )
-        suspect = any((one.machine or {}).get("suspect") for one in (before[key], entry))
-        changes.append(
-            Change(
-                key, first["end_to_end"]["p90"], second["end_to_end"]["p90"], lower, upper, verdict, suspect
-            )
-        )
+    """Compare the latency entries of two results; where one stands twice on the same pictures, the last counts."""
+    before, after = _by_key(old), _by_key(new)
+    changes, unlike = [], []
+    for key, entries in after.items():
+        # Old entries on pictures that no new one went round are left to be shown beside new ones of the same kind.
+        left = [
+            entry
+            for entry in before.get(key, ())
+            if not any(same_pictures(entry.data, other.data) for other in entries)
+        ]
+        for entry in entries:
+            twin = next((one for one in before.get(key, ()) if same_pictures(one.data, entry.data)), None)
+            if twin is not None:
+                changes.append(_change(key, twin, entry, allowed))
+            elif left:
+                unlike.append(_unlike(key, left[-1], entry))
     return Comparison(
         tuple(changes),
+        tuple(unlike),
         tuple(key for key in before if key not in after),
         tuple(key for key in after if key not in before),
+    )
+
+
+def _by_key(entries: Sequence[Entry]) -> dict[Key, list[Entry]]:
+    """The latency entries of each key, of those on the same pictures the last."""
+    found: dict[Key, list[Entry]] = {}
+    for entry in entries:
+        if entry.kind == "latency":
+            same = found.setdefault(key_of(entry), [])
+            same[:] = [*(one for one in same if not same_pictures(one.data, entry.data)), entry]
+    return found
+
+
+def _change(key: Key, old: Entry, new: Entry, allowed: float) -> Change:
+    first, second = (p90_interval(end_to_end(entry.body["samples"])) for entry in (old, new))
+    lower, upper, verdict = judge(first, second, allowed)
+    suspect = any((one.machine or {}).get("suspect") for one in (old, new))
+    times = [float(entry.body["end_to_end"]["p90"]) for entry in (old, new)]
+    return Change(key, times[0], times[1], lower, upper, verdict, suspect)
+
+
+def _unlike(key: Key, old: Entry, new: Entry) -> Unlike:
+    times = [float(entry.body["stages"]["invoke"]["p90"]) for entry in (old, new)]
+    first, second = (
+        p90_interval(milliseconds(unpack(entry.body["samples"]["invoke"]))) for entry in (old, new)
+    )
+    return Unlike(
+        key, pictures_text(old.data), pictures_text(new.data), times[0], times[1], *bounds(first, second)
     )
 
 
@@ -172,3 +221,35 @@ def comparison_table(comparison: Comparison, allowed: float) -> Table:
     )  # fmt: skip
     note = f"Slower: even the lower bound of new / old is above {1 + allowed:.3g}."
     return Table("Latency, old against new", columns, rows, note)
+
+
+def unlike_table(comparison: Comparison) -> Table:
+    """The pairs that went round other pictures, with `invoke` alone; no verdict is given on them."""
+    rows: list[list[Cell]] = []
+    for pair in comparison.unlike:
+        name, precision, board, runtime, threads, xnnpack = pair.key
+        rows.append(
+            [
+                name,
+                precision,
+                board,
+                runtime,
+                threads,
+                "on" if xnnpack else "off",
+                pair.old_pictures,
+                pair.new_pictures,
+                pair.old_invoke,
+                pair.new_invoke,
+                pair.lower,
+                pair.upper,
+            ]
+        )
+    columns = (
+        "model", "precision", "board", "runtime", "threads", "XNNPACK", "old pictures", "new pictures",
+        "old invoke p90, ms", "new invoke p90, ms", "new / old at least", "at most",
+    )  # fmt: skip
+    note = (
+        "Other pictures take other times to read and decode. invoke gets equally large input, but depends a little on"
+        " what decoding left in the caches, so no verdict is given on it."
+    )
+    return Table("Latency, not comparable: other pictures", columns, rows, note)

@@ -5,6 +5,11 @@ Fan 1996, definition 1), so "p90 = 12 ms" means that nine of ten queries were do
 distribution-free: between two order statistics lies the true percentile with a probability that the binomial
 distribution gives, whatever the times are distributed like (Hahn & Meeker 1991, section 5.2; David & Nagaraja
 2003, section 7.1). They take the samples to be independent; on a machine whose speed drifts they are too narrow.
+
+That probability is the one for a number of samples settled beforehand. Samples that are taken until the interval
+is narrow (`enough`) end where it happens to be narrower than it should be: simulated, an interval made at 95 %
+then holds the true p90 in 91 to 95 % of the runs. So it is made at `CONFIDENCE`, and then holds it in 96 % or more
+(normal, log-normal, exponential, even and two-humped times; tests/test_sample.py repeats three of them).
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,15 +33,19 @@ TICK = 100
 
 MAXIMUM_SAMPLES = 10_000_000
 
+CONFIDENCE = 0.98
+"""What intervals are made at so that they hold the truth with 95 % although sampling ends when they are narrow."""
+
 Ticks = npt.NDArray[np.uint32]
 """Durations in ticks of `TICK` nanoseconds, in the order in which they were measured."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An interval of a percentile, in the samples' unit; `coverage` is the probability that it holds the truth.
+    """An interval of a percentile, in the samples' unit.
 
-    A side is None where too few samples were taken for any of them to bound the percentile.
+    `coverage` is the probability that it holds the truth if the number of samples was settled beforehand. A side
+    is None where too few samples were taken for any of them to bound the percentile.
     """
 
     lower: float | None
@@ -87,6 +97,7 @@ def percentile(values: npt.NDArray[Any], percent: int) -> float:
     return float(np.partition(values, rank - 1)[rank - 1])
 
 
+@lru_cache(maxsize=1024)
 def interval_ranks(
     count: int, percent: int, confidence: float = 0.95
 ) -> tuple[int | None, int | None, float]:
@@ -121,6 +132,17 @@ def percentile_interval(values: npt.NDArray[Any], percent: int, confidence: floa
     )
 
 
+def enough(values: npt.NDArray[Any], percent: int, precision: float) -> bool:
+    """Whether a percentile's interval is narrower than `precision`, a share of the percentile."""
+    width = percentile_interval(values, percent, CONFIDENCE).width(percentile(values, percent))
+    return width < precision
+
+
+def next_check(count: int) -> int:
+    """The number of samples at which to ask again whether `count` were `enough`: a tenth more, at least ten."""
+    return count + max(10, count // 10)
+
+
 def summarise(values: npt.NDArray[np.float64]) -> Summary:
     """Statistics of durations in milliseconds, at least one."""
     if len(values) == 0:
@@ -150,6 +172,23 @@ def settled(values: Sequence[float], window: int = 10, windows: int = 3, toleran
     last = np.asarray(values[-needed:], dtype=np.float64).reshape(windows, window)
     medians = np.median(last, axis=1)
     return bool(medians.max() - medians.min() <= tolerance * medians.min())
+
+
+def end_to_end(samples: Mapping[str, Mapping[str, Any]]) -> npt.NDArray[np.float64]:
+    """Milliseconds of each query, float64 (queries,): the sum over its stages, from an entry's packed samples.
+
+    Raises:
+        InputError: the samples are damaged, or the stages do not have equally many.
+    """
+    stages = [unpack(packed).astype(np.int64) for packed in samples.values()]
+    if len({len(ticks) for ticks in stages}) != 1:
+        raise InputError("the stages of the result do not have equally many samples; measure again")
+    return milliseconds(np.sum(stages, axis=0, dtype=np.int64))
+
+
+def p90_interval(values: npt.NDArray[np.float64]) -> Interval:
+    """The interval of the p90 of times that were taken until it was narrow: holds it with 95 % or more."""
+    return percentile_interval(values, 90, CONFIDENCE)
 
 
 def pack(ticks: Ticks) -> dict[str, Any]:

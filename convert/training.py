@@ -22,12 +22,11 @@ from convert.architecture import head as dense_layers
 from convert.backend import keras, one_line, tf
 from convert.dataset import Dataset, Photograph
 from convert.given import HISTORY
-from convert.output import check_writable
 from convert.score import accuracy, confusion_matrix, macro_f1
 from convert.split import Split, part_of
 from convert.weights import NONE, Origin, load
 from edge.errors import InputError
-from edge.files import sync_folder, write_atomic
+from edge.files import check_folder, sync_folder, write_atomic
 from edge.preprocessing import InputSpec, Pixels, fit, read_photograph
 
 Value = TypeVar("Value")
@@ -187,7 +186,7 @@ def train(
             f"{folder}: already holds {len(history)} epochs, more than the {schedule.epochs} asked for"
         )
     if len(history) < schedule.epochs:
-        check_writable(folder)
+        check_folder(folder)
     network_name = full_name(architecture, choose_head(architecture, head))
     if history:
         model = _load(folder / _checkpoint(history[-1].epoch), network_name, len(dataset.labels), spec)

@@ -29,21 +29,43 @@ INTERRUPTED = 128 + signal.SIGINT
 """Exit status of a command that was ended by Ctrl-C, as shells give it."""
 
 
-class _Group(TyperGroup):
-    """The commands of a command line; an interrupted one says so, where typer would leave without a word."""
+class Commands(TyperGroup):
+    """The commands of a command line, as typer makes it and better in two places.
+
+    An interrupted command says so, where typer would leave without a word; and the help gives the first sentence of
+    each command whole, where it would be cut at the end of the line.
+    """
 
     def invoke(self, ctx: Any) -> Any:
+        """Run a command; called by typer."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             complain("interrupted")
             raise typer.Exit(INTERRUPTED) from None
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands; called by typer."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [
+            (name, command.get_short_help_str(1000))
+            for name, command in found
+            if command and not command.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
 
 def new_app(name: str, help_text: str) -> typer.Typer:
-    """A typer application with `--version` and without tracebacks."""
+    """A typer application with `--version` and without tracebacks, whose helps are shown as they are written."""
+    # Rich would read "[default: ...]" in a help as markup and swallow it, or fail on "[/TOPIC]".
     app = typer.Typer(
-        name=name, cls=_Group, help=help_text, no_args_is_help=True, pretty_exceptions_enable=False
+        name=name,
+        cls=Commands,
+        help=help_text,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
     )
 
     def show_version(wanted: bool) -> None:

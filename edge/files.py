@@ -108,6 +108,62 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
     sync_folder(target.parent)
 
 
+def check_writable(path: Path) -> None:
+    """Refuse a file that `open_atomic` could not write: before the work whose result it is to hold, not after.
+
+    Raises:
+        InputError: it is a folder, or nothing can be written where it is to be.
+    """
+    path = Path(path)
+    try:
+        if path.is_dir():
+            raise InputError(f"{path}: is a folder; give the name of a file to write")
+        if _descriptor(path) is None and (not path.exists() or path.is_file()):
+            target = Path(os.path.realpath(path))
+            _try(target.parent, target.name)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written there ({_reason(error)}); give another file") from None
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that files could not be written into; it need not exist yet.
+
+    Raises:
+        InputError: it is no folder, or nothing can be written into it.
+    """
+    folder = Path(folder)
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{folder}: is no folder; give the name of a folder to write into")
+        _try(folder, "file")
+    except OSError as error:
+        raise InputError(
+            f"{folder}: nothing can be written there ({_reason(error)}); give another folder"
+        ) from None
+
+
+def _try(folder: Path, name: str) -> None:
+    """Make a file as `open_atomic` would, and take away again all that was made for it."""
+    made: list[Path] = []
+    try:
+        made = [place for place in (folder, *folder.parents) if not place.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, trial = tempfile.mkstemp(dir=folder, prefix=f".{name}.", suffix=".part")
+        os.close(handle)
+        os.unlink(trial)
+    finally:
+        for place in made:
+            with contextlib.suppress(OSError):
+                place.rmdir()
+
+
+def _reason(error: OSError) -> str:
+    # mkdir calls a file on the way to a folder "File exists".
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        return "a part of this path is a file, not a folder"
+    return error.strerror or str(error)
+
+
 def sync_folder(folder: Path) -> None:
     """Make renames in `folder` durable; file systems that cannot sync a folder are left as they are."""
     try:

@@ -11,7 +11,7 @@ import numpy as np
 from bench.latency import STAGES, Protocol
 from bench.machine import known, missing
 from bench.result import Entry
-from bench.sample import milliseconds, pack, percentile_interval, summarise, to_ticks
+from bench.sample import CONFIDENCE, milliseconds, p90_interval, pack, summarise, to_ticks
 
 _SEEN = {
     "temperature_c": known(61.0, "t"),
@@ -72,15 +72,19 @@ def planted_entry(
     suspect: Sequence[str] = (),
     soak: dict[str, Any] | None = None,
     operators: Sequence[tuple[str, str, float]] = (),
+    pictures: str | None = "3a",
 ) -> Entry:
-    """An entry whose queries took `times` (milliseconds): a tenth decoding, the rest the network."""
+    """An entry whose queries took `times` (milliseconds): a tenth decoding, the rest the network.
+
+    `pictures` begins the digest of the three photographs that they went round.
+    """
     nanoseconds = np.round(np.asarray(times, dtype=np.float64) * 1e6)
     tenth = np.round(nanoseconds / 10)
     none = np.zeros_like(tenth)
     columns = dict(zip(STAGES, (none, tenth, none, none, nanoseconds - tenth, none), strict=True))
     ticks = {stage: to_ticks(values.astype(np.int64)) for stage, values in columns.items()}
     whole = milliseconds(np.sum(list(ticks.values()), axis=0, dtype=np.int64))
-    summary, interval = summarise(whole), percentile_interval(whole, 90)
+    summary, interval = summarise(whole), p90_interval(whole)
     width = interval.width(summary.p90)
     steps = {
         "interpreter": 20.0, "import": 300.0, "load": 2.0, "allocate": 5.0, "prepare": 6.0, "first invoke": 40.0,
@@ -104,8 +108,12 @@ def planted_entry(
         "seconds": float(sum(times) / 1e3),
         "ended": "precision" if width < 0.02 else "maximum time",
         "end_to_end": asdict(summary),
-        "p90_interval": {**asdict(interval), "width": width if np.isfinite(width) else None},
-        "throughput_per_s": float(1e3 * len(times) / sum(times)),
+        "p90_interval": {
+            **asdict(interval),
+            "confidence": CONFIDENCE,
+            "width": width if np.isfinite(width) else None,
+        },
+        "throughput_per_s": float(1e3 * len(times) / whole.sum()),
         "stages": {stage: asdict(summarise(milliseconds(values))) for stage, values in ticks.items()},
         "samples": {stage: pack(values) for stage, values in ticks.items()},
         "harness": {"queries": 2000, "timed_p50_us": 1.5, "per_query_us": 3.0},
@@ -133,7 +141,8 @@ def planted_entry(
         "suspect": list(suspect),
         "notes": [],
     }
-    data = {"name": "planted", "digest": None, "images": 3, "source": "photographs"}
+    digest = None if pictures is None else pictures.ljust(64, "0")
+    data = {"name": "planted", "digest": digest, "images": 3, "source": "photographs"}
     return Entry("latency", body, machine, model or planted_model(), data)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from bench.report.latency import section
 from bench.report.overview import overview, summary_csv
 from bench.report.page import render_html, sections, write_report
 from bench.result import Entry, write_results
+from bench.sample import end_to_end, percentile_interval
 from bench.section import Section, Table
 
 
@@ -69,6 +71,45 @@ def test_the_gain_of_quantisation_is_told_for_equal_conditions() -> None:
     assert "macro-F1 -0.0100" in answer
 
 
+def test_times_on_other_pictures_are_neither_ranked_nor_taken_for_the_gain_of_quantisation() -> None:
+    mixed = [
+        planted_entry([100.0] * 50, planted_model("lcnn", "float32"), pictures="large"),
+        planted_entry([20.0] * 50, planted_model("lcnn", "int8"), pictures="small"),
+    ]
+    first = overview(mixed)
+    assert not any(line.startswith("Quantisation") for line in first.paragraphs)
+    fast = [line for line in first.paragraphs if line.startswith("How fast")]
+    assert [line.split(" is the fastest")[0] for line in fast] == [
+        "How fast on Raspberry Pi 4 Model B Rev 1.4 with 3 photographs (large0): lcnn-float32",
+        "How fast on Raspberry Pi 4 Model B Rev 1.4 with 3 photographs (small0): lcnn-int8",
+    ]
+    column = first.tables[0].columns.index("pictures")
+    assert [row[column] for row in first.tables[0].rows] == [
+        "3 photographs (large0)",
+        "3 photographs (small0)",
+    ]
+    made = section(
+        [*mixed, planted_entry([50.0] * 50, planted_model("lcnn", "int8"), "Pi 3", pictures="large")]
+    )
+    beside = table(made, "Devices side by side")
+    assert [(row[0], row[-1]) for row in beside.rows] == [
+        ("lcnn-float32", "3 photographs (large0)"),
+        ("lcnn-int8", "3 photographs (small0)"),
+        ("lcnn-int8", "3 photographs (large0)"),
+    ]
+    assert any("Not all runs went round the same pictures" in text for text in made.paragraphs)
+
+
+def test_an_older_file_gets_the_interval_that_holds_as_often_as_promised() -> None:
+    entry = planted_entry(times(60))
+    whole = end_to_end(entry.body["samples"])
+    old = percentile_interval(whole, 90, 0.95)
+    stated = {**asdict(old), "width": old.width(entry.body["end_to_end"]["p90"])}
+    older = replace(entry, body={**entry.body, "p90_interval": stated})
+    shown = [table(section([one]), "Warm").rows[0][8] for one in (entry, older)]
+    assert shown[0] == shown[1]
+
+
 def test_no_model_is_recommended_when_none_was_trained() -> None:
     alone = [planted_entry(times(900, 50), planted_model("vgg16", "int8", None))]
     assert any("no trained model was timed" in line for line in overview(alone).paragraphs)
@@ -102,8 +143,8 @@ def test_a_bound_that_was_hit_is_a_warning(part: Section) -> None:
 
 def test_devices_stand_side_by_side(part: Section) -> None:
     beside = table(part, "Devices side by side")
-    assert beside.columns == ("model", "Raspberry Pi 4 Model B Rev 1.4", "Raspberry Pi 3")
-    by_name = {row[0]: row[1:] for row in beside.rows}
+    assert beside.columns == ("model", "Raspberry Pi 4 Model B Rev 1.4", "Raspberry Pi 3", "pictures")
+    by_name = {row[0]: row[1:3] for row in beside.rows}
     assert by_name["vgg16-int8"][1] is None
     four, three = by_name["lcnn-int8"]
     assert isinstance(four, float)

@@ -20,7 +20,6 @@ from convert.card import render
 from convert.dataset import Dataset, index
 from convert.gate import Gate, faults, verdict
 from convert.given import read_labels
-from convert.output import check_writable
 from convert.split import random_split
 from edge.contract import Score, read_contract, read_model
 from edge.errors import InputError
@@ -507,14 +506,6 @@ def test_a_seed_that_no_generator_takes_is_misuse(arguments: tuple[str, ...], se
     done = CliRunner().invoke(app, [*arguments, "--seed", str(seed)])
     assert done.exit_code == 2, done.output
     assert "--seed" in done.stderr
-
-
-def test_a_trial_of_a_folder_leaves_nothing_behind(tmp_path: Path) -> None:
-    check_writable(tmp_path / "a" / "b")
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / "a").mkdir()
-    check_writable(tmp_path / "a")
-    assert list(tmp_path.rglob("*")) == [tmp_path / "a"]
 
 
 def test_a_folder_in_the_place_of_a_model_file_is_named_before_the_work(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,13 +10,14 @@ from conftest import Command
 from planted_latency import planted_entry, planted_model
 
 from bench.prediction import Predictions, predictions_to_json
-from bench.regression import compare_latency, compare_robustness, comparison_table, judge
+from bench.regression import compare_latency, compare_robustness, comparison_table, judge, unlike_table
 from bench.report.page import text_table
 from bench.result import Entry, write_results
+from bench.sample import Interval
 
 
-def interval(lower: float | None, upper: float | None) -> dict[str, Any]:
-    return {"lower": lower, "upper": upper}
+def interval(lower: float | None, upper: float | None) -> Interval:
+    return Interval(lower, upper, 0.98)
 
 
 @pytest.mark.parametrize(
@@ -35,9 +35,9 @@ def interval(lower: float | None, upper: float | None) -> dict[str, Any]:
     ],
 )
 def test_a_pair_is_slower_only_when_the_interval_excludes_what_is_allowed(
-    old: dict[str, Any], new: dict[str, Any], bounds: tuple[float | None, float | None], verdict: str
+    old: Interval, new: Interval, bounds: tuple[float | None, float | None], verdict: str
 ) -> None:
-    lower, upper, found = judge(10.0, 10.7, old, new, 0.05)
+    lower, upper, found = judge(old, new, 0.05)
     assert found == verdict
     for value, expected in zip((lower, upper), bounds, strict=True):
         assert value == (None if expected is None else pytest.approx(expected, abs=1e-4))
@@ -76,6 +76,36 @@ def test_the_same_times_are_never_slower() -> None:
     assert compare_latency([entry], [entry], 0.05).changes[0].verdict == "not slower"
 
 
+def test_times_on_other_pictures_are_not_judged() -> None:
+    old = [planted_entry(steady(60), pictures="drawn")]
+    for mean in (120, 30):
+        found = compare_latency(old, [planted_entry(steady(mean), pictures="photo")], 0.05)
+        assert found.changes == ()
+        assert (found.only_old, found.only_new) == ((), ())
+        [pair] = found.unlike
+        assert pair.old_pictures == "3 photographs (drawn0)"
+        assert pair.new_pictures == "3 photographs (photo0)"
+        # Nine tenths of the time is the network's; it is shown.
+        assert pair.new_invoke / pair.old_invoke == pytest.approx(mean / 60, rel=0.01)
+        assert pair.lower is not None
+        assert pair.upper is not None
+        assert pair.lower < mean / 60 < pair.upper
+        assert "other pictures" in unlike_table(found).title
+    # Pictures that nobody knows are not known to be the same.
+    unknown = planted_entry(steady(60), pictures=None)
+    assert compare_latency([unknown], [unknown], 0.05).changes == ()
+
+
+def test_of_several_sets_of_pictures_the_same_ones_are_compared() -> None:
+    old = [planted_entry(steady(60), pictures="a"), planted_entry(steady(100), pictures="b")]
+    new = [planted_entry(steady(120), pictures="b"), planted_entry(steady(60), pictures="c")]
+    found = compare_latency(old, new, 0.05)
+    assert [change.verdict for change in found.changes] == ["slower"]
+    assert found.changes[0].ratio == pytest.approx(1.2, abs=0.01)
+    [pair] = found.unlike
+    assert (pair.old_pictures[-7:], pair.new_pictures[-7:]) == ("a00000)", "c00000)")
+
+
 def answers(wrong: int, photographs: int = 40) -> Entry:
     """A robustness entry of a model that errs on the first `wrong` photographs, clean and in fog."""
     truth = np.arange(photographs) % 2
@@ -112,6 +142,8 @@ def test_robustness_is_compared_by_the_paired_tests_where_photographs_are_the_sa
 def files(tmp_path: Path) -> Path:
     for name, mean in (("old", 100.0), ("same", 100.5), ("slow", 115.0)):
         write_results(tmp_path / f"{name}.json", [planted_entry(steady(mean, seed=len(name)))], ["test"])
+    for name, mean in (("drawn", 50.0), ("photographs", 200.0)):
+        write_results(tmp_path / f"{name}.json", [planted_entry(steady(mean), pictures=name)], ["test"])
     write_results(tmp_path / "other.json", [planted_entry(steady(9), planted_model("xception"))], ["test"])
     return tmp_path
 
@@ -133,6 +165,8 @@ def test_the_exit_status_tells(command: Command, files: Path, new: str, allowed:
     ("new", "allowed", "word"),
     [
         ("other", "5%", "nothing in common"),
+        ("photographs", "5%", "not comparable: they were timed on other pictures"),
+        ("drawn", "5%", "not comparable: they were timed on other pictures"),
         ("absent", "5%", "absent.json"),
         ("same", "lots", "--max-slowdown"),
     ],

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from planted_latency import planted_entry
 
 from bench.campaign import summary
 from bench.corruption import CORRUPTIONS, SEVERITIES
@@ -18,15 +20,17 @@ from bench.encoding import Encoding
 from bench.prediction import Predictions
 from bench.published import read_published
 from bench.reference import find_references
+from bench.report.overview import overview
 from bench.report.page import render_html, sections
 from bench.report.robustness import section
-from bench.result import Entry, read_results, write_results
+from bench.result import Entry, describe_model, read_results, write_results
 from bench.robustness import Measurement, measured_reference, robustness_entry
 from bench.section import Section, Table
 from bench.selection import Selection, Training
 from convert.dataset import Dataset, Photograph
 from convert.split import make_split
 from edge.classifier import Classifier
+from edge.errors import InputError
 from edge.files import sha256
 
 
@@ -199,6 +203,67 @@ def test_figure_4_draws_the_published_models_too(part: Section) -> None:
     )
 
 
+@pytest.fixture(scope="module")
+def other_photographs(entries: list[Entry]) -> Entry:
+    """The first entry's model again, as if measured on all photographs relative to VGG-16, where it errs less."""
+    body = entries[0].body
+    scores = {**body["scores"], "mean": {"error": 0.01, "macro_f1": 0.99}}
+    images = {**body["images"], "images": "all", "choice": "all photographs", "digest": "a" * 64}
+    reference = {**body["references"][0], "name": "VGG-16, published", "mce": 3.0}
+    return dataclasses.replace(
+        entries[0],
+        body={**body, "scores": scores, "images": images, "references": [reference]},
+        data={**(entries[0].data or {}), "split": None, "part": None},
+    )
+
+
+def test_the_first_screen_ranks_robustness_on_the_same_photographs_and_reference_only(
+    entries: list[Entry], other_photographs: Entry
+) -> None:
+    for mixed in ([*entries, other_photographs], [other_photographs, *entries]):
+        first = overview(mixed)
+        said = [line for line in first.paragraphs if line.startswith("How robust")]
+        assert len(said) == 2
+        held_out = next(line for line in said if "held-out test part" in line)
+        assert "least affected of 2 models" in held_out
+        assert f"{min(entry.body['scores']['mean']['error'] for entry in entries):.1%} mean error" in held_out
+        assert "ResNet-101, published" in held_out
+        other = next(line for line in said if "all photographs" in line)
+        assert "least affected" not in other
+        assert "mCE 3.0 % of VGG-16, published" in other
+        # A line for each selection, each with its own reference.
+        found = first.tables[0]
+        assert sorted(zip(column(found, "mCE relative to"), column(found, "mCE, %"), strict=True)) == sorted(
+            (entry.body["references"][0]["name"], entry.body["references"][0]["mce"]) for entry in mixed
+        )
+        assert len(set(column(found, "robustness on"))) == 2
+        assert "= 100: compare only those with the same" in found.note
+
+
+def test_each_selection_of_photographs_has_a_plot_of_its_own(
+    entries: list[Entry], other_photographs: Entry, classifier: Classifier
+) -> None:
+    timed = [
+        planted_entry([20.0 + number % 5 for number in range(60)], describe_model(classifier.model)),
+        planted_entry([30.0] * 60, describe_model(classifier.model), pictures="large"),
+    ]
+    assert len(overview([*entries, timed[0]]).figures) == 1
+    assert len(overview([*entries, *timed]).figures) == 2
+    figures = overview([*entries, other_photographs, timed[0]]).figures
+    assert len(figures) == 2
+    for figure, entry in zip(figures, (entries[0], other_photographs), strict=True):
+        assert entry.body["images"]["choice"] in figure.title
+        [row] = csv.DictReader(io.StringIO(figure.csv))
+        reference = entry.body["references"][0]
+        assert float(row[f"mCE, % of {reference['name']}"]) == reference["mce"]
+    # The study's Figure 4 likewise; VGG-16 is not what its axes are relative to.
+    again = dataclasses.replace(
+        other_photographs, body={**other_photographs.body, "references": entries[0].body["references"]}
+    )
+    made = section([*entries, again])
+    assert sum("Figure 4" in figure.title for figure in made.figures) == 2
+
+
 def test_warnings_name_the_model_they_are_about(part: Section) -> None:
     assert any("it cannot be told" in warning.lower() for warning in part.warnings)
     assert len({warning.split(":")[0] for warning in part.warnings}) == 2
@@ -211,6 +276,42 @@ def test_the_page_shows_it_and_the_file_keeps_it(entries: list[Entry], tmp_path:
     page = render_html(sections(back))
     assert "Robustness to corruptions" in page
     assert ">nan<" not in page.lower()
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("model",), None),
+        (("body", "scores"), None),
+        (("body", "scores", "mean"), {}),
+        (("body", "scores", "mean", "error"), 0.01),
+        (("body", "scores", "clean", "error"), 0.01),
+        (("body", "scores", "subsets", "fog", "3", "macro_f1"), 0.99),
+        (("body", "scores", "subsets", "smoke"), {}),
+        (("body", "changes"), None),
+        (("body", "changes", "mean"), 0.001),
+        (("body", "references", 0, "mce"), 50.0),
+        (("body", "references", 0, "ce", "fog"), 50.0),
+        (("body", "references", 0, "decisive"), {}),
+        (("body", "time_baseline"), {"accuracy": {}, "macro_f1": 0.5}),
+        (("body", "predictions", "truth"), None),
+        (("body", "images", "number"), 47),
+        (("body", "corruptions"), ["fog"]),
+    ],
+    ids=lambda value: "/".join(map(str, value)) if isinstance(value, tuple) else None,
+)
+def test_a_result_that_cannot_be_or_contradicts_its_predictions_is_refused(
+    entries: list[Entry], tmp_path: Path, path: tuple[str | int, ...], value: Any
+) -> None:
+    write_results(tmp_path / "r.json", entries[:1], ["test"])
+    values = json.loads((tmp_path / "r.json").read_text())
+    inner = values["results"][0]
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] = value
+    (tmp_path / "r.json").write_text(json.dumps(values))
+    with pytest.raises(InputError, match=r"r\.json: "):
+        read_results(tmp_path / "r.json")
 
 
 def test_part_of_the_corruptions_makes_no_figure_4_and_says_how_many(classifier: Classifier) -> None:

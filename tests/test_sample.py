@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.sample import (
+    CONFIDENCE,
     Interval,
+    end_to_end,
+    enough,
     interval_ranks,
     milliseconds,
+    next_check,
+    p90_interval,
     pack,
     percentile,
     percentile_interval,
@@ -70,6 +78,57 @@ def test_the_interval_covers_the_true_percentile_as_often_as_it_says() -> None:
     # 0.95 of 400 is 380; four standard deviations of the count are 17.
     assert 363 <= hits <= 400
     assert hits / 400 == pytest.approx(interval.coverage, abs=0.045)
+
+
+NORMAL_P90 = NormalDist().inv_cdf(0.9)
+
+# Ways in which times scatter, each with its true p90.
+SCATTERS: dict[str, tuple[Callable[[np.random.Generator, int], Any], float]] = {
+    "normal": (lambda generator, count: generator.normal(10, 1, count), 10 + NORMAL_P90),
+    "log-normal": (
+        lambda generator, count: 10 * np.exp(generator.normal(0, 0.15, count)),
+        10 * math.exp(0.15 * NORMAL_P90),
+    ),
+    # 88 % fast, 12 % slow: the p90 is the 1/6 quantile of the slow ones.
+    "two humps": (
+        lambda generator, count: np.where(
+            generator.random(count) < 0.88, generator.normal(10, 0.1, count), generator.normal(13, 0.3, count)
+        ),
+        13 + 0.3 * NormalDist().inv_cdf(0.02 / 0.12),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCATTERS)
+def test_the_interval_holds_the_p90_as_often_as_promised_although_sampling_ends_when_it_is_narrow(
+    name: str,
+) -> None:
+    draw, truth = SCATTERS[name]
+    generator = np.random.default_rng(8)
+    hits, runs = 0, 300
+    for _ in range(runs):
+        times, count = draw(generator, 20_000), 100
+        while not enough(times[:count], 90, 0.03):
+            count = next_check(count)
+            assert count <= len(times)
+        found = p90_interval(times[:count])
+        assert found.lower is not None
+        assert found.upper is not None
+        hits += found.lower <= truth <= found.upper
+    assert hits / runs >= 0.95
+
+
+def test_the_p90s_interval_is_made_at_the_confidence_that_is_written_beside_it() -> None:
+    times = np.random.default_rng(9).normal(10, 1, 500)
+    assert p90_interval(times) == percentile_interval(times, 90, CONFIDENCE)
+    assert p90_interval(times).coverage >= CONFIDENCE
+
+
+def test_a_query_takes_the_sum_of_its_stages() -> None:
+    samples = {"read": pack(to_ticks([10**6, 2 * 10**6])), "invoke": pack(to_ticks([5 * 10**6, 10**6]))}
+    assert end_to_end(samples).tolist() == [6.0, 3.0]
+    with pytest.raises(InputError, match="equally many"):
+        end_to_end({**samples, "resize": pack(to_ticks([1]))})
 
 
 def test_an_interval_without_an_end_is_infinitely_wide() -> None:

@@ -94,11 +94,16 @@ def audit(
     from bench.result import write_results
     from edge.console import FAILED, complain, progress
     from edge.errors import InputError
+    from edge.files import check_folder, check_writable
 
     if fail_on not in (None, "leak"):
         raise InputError(f"--fail-on {fail_on} is not known; it takes: leak")
     if split is not None and split_column not in (None, NO_COLUMN):
         raise InputError("--split and --split-column both give a split; leave one of them away")
+    if out is not None:
+        check_writable(out)
+    if report is not None:
+        check_folder(report)
     columns = {
         "label": label, "time": time, "group": group, "crop": crop, "path": path, "split": split_column,
     }  # fmt: skip

@@ -49,6 +49,7 @@ def corrupt(
     from edge.console import complain, progress
     from edge.contract import read_contract
     from edge.errors import InputError
+    from edge.files import check_folder
     from edge.preprocessing import InputSpec
 
     if lossless and quality is not None:
@@ -72,6 +73,7 @@ def corrupt(
     check_space(planned, needed)
     if dry_run:
         return
+    check_folder(out)
     with progress("pictures", needed.files) as step:
         done = 0
 

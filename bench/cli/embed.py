@@ -29,7 +29,9 @@ def embed(
     from convert.dataset import index
     from convert.split import open_split
     from edge.console import complain, progress
+    from edge.files import check_writable
 
+    check_writable(out)
     dataset = index(data)
     chosen = training_split(dataset, model) if split is None else open_split(split, dataset)
     if chosen is None:

@@ -43,9 +43,11 @@ def field(
     from bench.video import write_video
     from edge.classifier import DEFAULT_MODEL, Classifier
     from edge.console import complain
-    from edge.files import write_atomic
+    from edge.files import check_writable, write_atomic
     from edge.photograph import find_photographs
 
+    if out is not None:
+        check_writable(out)
     path = model or DEFAULT_MODEL
     opened = Classifier.open(path)
     with scratch() as name:

@@ -42,8 +42,10 @@ def gates(
     from edge.console import complain, progress
     from edge.contract import read_model
     from edge.errors import InputError
-    from edge.files import write_atomic
+    from edge.files import check_writable, write_atomic
 
+    if out is not None:
+        check_writable(out)
     found = read_model(model or DEFAULT_MODEL)
     appearance, spec = appearance_of(found.contract, found.path), found.contract.input
     if appearance is None:

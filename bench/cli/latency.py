@@ -60,6 +60,7 @@ def latency(
     from edge.classifier import DEFAULT_MODEL
     from edge.console import FAILED, complain, progress
     from edge.errors import InputError
+    from edge.files import check_writable
 
     paths = models or [DEFAULT_MODEL]
     bound = parse_seconds(max_time, "--max-time")
@@ -72,6 +73,7 @@ def latency(
     )
     soak_seconds = parse_seconds(soak, "--soak")
     wanted = configurations(runtime, threads, xnnpack)
+    check_writable(out)
     entries, problems = [], 0
     with tempfile.TemporaryDirectory(prefix="mango-bench-") as folder:
         if pictures:

@@ -18,8 +18,11 @@ def report(
     """Write report.html (one self-contained page), report.md, summary.csv and the figures as SVG and CSV."""
     from bench.report.page import write_report
     from bench.result import merge
+    from edge.files import check_folder
 
-    paths = write_report(merge(results), out)
+    entries = merge(results)
+    check_folder(out)
+    paths = write_report(entries, out)
     typer.echo(
         f"{paths[0]}: {len(results)} result files, with report.md, summary.csv and {len(paths) - 3} figure files"
     )

@@ -49,8 +49,9 @@ def split(
     from bench.reading import read_readings
     from convert.split import write_split
     from edge.console import FAILED, complain, progress
-    from edge.files import write_atomic
+    from edge.files import check_folder, write_atomic
 
+    check_folder(out)
     columns = {"label": label, "time": time, "group": group, "path": path}
     readings = read_readings(data, columns, (), utc_offset, pictures)
     readings = identified(readings)

@@ -43,7 +43,12 @@ def transfer(
     from bench.transfer import parse_map
     from bench.transfer import transfer as run
     from edge.console import FAILED, complain
+    from edge.files import check_folder, check_writable
 
+    if out is not None:
+        check_writable(out)
+    if report is not None:
+        check_folder(report)
     entry = run(
         model,
         data,

@@ -29,7 +29,10 @@ def video(
     from convert.dataset import index
     from convert.split import open_split, part_of
     from edge.console import progress
+    from edge.files import check_writable
 
+    for file in (out, out.with_suffix(".csv")):
+        check_writable(file)
     dataset = index(data)
     chosen = open_split(split, dataset, seed)
     with progress("writing frames", len(part_of(chosen, dataset, part))) as step:

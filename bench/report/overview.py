@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bench.corruption import CORRUPTIONS, SEVERITIES
 from bench.machine import board_name
 from bench.plot import MARKERS, PALETTE, new_figure, to_svg
 from bench.report.models import distinct_models, own_score
-from bench.result import Entry
+from bench.result import Entry, pictures_text
 from bench.section import Cell, Figure, Section, Table
 
 COLUMNS = (
@@ -21,6 +22,7 @@ COLUMNS = (
     "board",
     "runtime",
     "threads",
+    "pictures",
     "p50, ms",
     "p90, ms",
     "pictures/s",
@@ -29,114 +31,184 @@ COLUMNS = (
     "time baseline macro-F1",
     "mCE, %",
     "mean error under corruption",
+    "robustness on",
+    "mCE relative to",
     "machine",
 )
+
+_OFTEN_ALIKE = ("pictures", "robustness on", "mCE relative to")
+"""Columns that stand in the table only where they differ, else below it."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One model timed once; milliseconds end to end, one picture at a time.
+
+    `pictures` names the pictures so that others have another name.
+    """
+
+    model: Mapping[str, Any]
+    board: str
+    runtime: str
+    threads: int
+    pictures: str
+    p50: float
+    p90: float
+    throughput: float
+    suspect: bool
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """One model under corruptions; `error` 0..1, `mce` in percent of `reference`, None without a reference.
+
+    `on` names the photographs in words. Results with the same `conditions` (photographs, encoding, corruptions, their
+    seed, the reference) can be ranked, others cannot.
+    """
+
+    model: Mapping[str, Any]
+    error: float
+    mce: float | None
+    reference: str | None
+    on: str
+    conditions: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Line:
-    """What is known of one model on one board; None where it was not measured.
-
-    Times are milliseconds end to end, one picture at a time; scores and errors 0..1; mCE in percent.
-    """
+    """One run of a model's on one board beside one of its robustness results; None where there was none."""
 
     model: Mapping[str, Any]
-    board: str | None
-    runtime: str | None
-    threads: int | None
-    p50: float | None
-    p90: float | None
-    throughput: float | None
-    mce: float | None
-    error: float | None
-    reference: str | None
-    robustness_data: str | None
-    suspect: bool = False
+    timing: Timing | None
+    robustness: Robustness | None
 
     @property
     def cells(self) -> list[Cell]:
         """The values of `COLUMNS`."""
         score = own_score(self.model) or {}
         baseline = score.get("time_baseline") or {}
+        timing, robustness = self.timing, self.robustness
         return [
             self.model["name"],
             self.model["precision"],
             round(self.model["bytes"] / 1000, 1),
-            self.board,
-            self.runtime,
-            self.threads,
-            self.p50,
-            self.p90,
-            self.throughput,
+            *(
+                (None,) * 7
+                if timing is None
+                else (
+                    timing.board,
+                    timing.runtime,
+                    timing.threads,
+                    timing.pictures,
+                    timing.p50,
+                    timing.p90,
+                    timing.throughput,
+                )
+            ),
             score.get("macro_f1"),
             f"{score['split']}, {score['part']}" if score else None,
             baseline.get("macro_f1"),
-            self.mce,
-            self.error,
-            None if self.board is None else "suspect" if self.suspect else "clean",
+            *(
+                (None,) * 4
+                if robustness is None
+                else (robustness.mce, robustness.error, robustness.on, robustness.reference)
+            ),
+            None if timing is None else "suspect" if timing.suspect else "clean",
         ]
+
+
+def timings(entries: Sequence[Entry]) -> list[Timing]:
+    """Every run of every model, in order."""
+    return [_timing(entry) for entry in entries if entry.kind == "latency" and entry.model is not None]
+
+
+def robustnesses(entries: Sequence[Entry]) -> list[Robustness]:
+    """Every labelled robustness result with corruptions, in order."""
+    return [
+        _robustness(entry)
+        for entry in entries
+        if entry.kind == "robustness"
+        and entry.model is not None
+        and entry.body["labelled"]
+        and entry.body["corruptions"]
+    ]
 
 
 def lines(entries: Sequence[Entry]) -> list[Line]:
-    """One line for each model and each board it was timed on; models that were not timed get one line."""
-    found: list[Line] = []
+    """A line for each model, each time it was timed, and each selection of photographs it was corrupted on."""
+    timed, robust = timings(entries), robustnesses(entries)
+    found = []
     for model in distinct_models(entries):
-        same = [
-            entry for entry in entries if entry.model is not None and entry.model["digest"] == model["digest"]
-        ]
-        robustness = next((entry for entry in same if entry.kind == "robustness"), None)
-        known = _robustness(robustness)
-        timed = [entry for entry in same if entry.kind == "latency"]
-        found += [Line(model, **_latency(entry), **known) for entry in timed]
-        if not timed:
-            nothing = dict.fromkeys(("board", "runtime", "threads", "p50", "p90", "throughput"))
-            found.append(Line(model, **{**nothing, "suspect": False, **known}))
+        runs: list[Timing | None] = [one for one in timed if one.model["digest"] == model["digest"]]
+        results: list[Robustness | None] = [one for one in robust if one.model["digest"] == model["digest"]]
+        found += [Line(model, run, result) for run in runs or [None] for result in results or [None]]
     return found
 
 
 def overview(entries: Sequence[Entry]) -> Section:
-    """Answers in words, a table of all models and boards, and the plot of latency against mCE."""
+    """Answers in words, a table of all models and boards, and latency against robustness."""
     found = lines(entries)
-    rows = [line.cells for line in found]
-    # A column that nobody measured only pushes the others off a phone's screen.
-    filled = [any(row[column] is not None for row in rows) for column in range(len(COLUMNS))]
-    tables = (
-        Table(
-            "Every model on every board",
-            tuple(name for name, kept in zip(COLUMNS, filled, strict=True) if kept),
-            [[cell for cell, kept in zip(row, filled, strict=True) if kept] for row in rows],
-            _note(found),
-        ),
-    )
-    figure = _pareto(found)
+    table = _table(found)
     return Section(
         title="At a glance",
         anchor="overview",
-        paragraphs=tuple(_answers(entries, found)),
-        tables=tables if rows else (),
-        figures=() if figure is None else (figure,),
-        warnings=tuple(_suspects(found)),
+        paragraphs=tuple(_answers(entries)),
+        tables=(table,) if found else (),
+        figures=tuple(_pareto(group) for group in _plotted(found)),
+        warnings=tuple(_suspects(timings(entries))),
     )
 
 
-def _note(found: Sequence[Line]) -> str:
+def _table(found: Sequence[Line]) -> Table:
+    rows = [line.cells for line in found]
+    values = [list(dict.fromkeys(row[column] for row in rows)) for column in range(len(COLUMNS))]
+    # A column that nobody measured, or that says the same of all, only pushes the others off a phone's screen.
+    kept = [
+        column
+        for column, name in enumerate(COLUMNS)
+        if values[column] != [None]
+        and (name not in _OFTEN_ALIKE or len([value for value in values[column] if value is not None]) > 1)
+    ]
+    alike = {
+        name: str(value)
+        for column, name in enumerate(COLUMNS)
+        if name in _OFTEN_ALIKE and column not in kept
+        for value in values[column]
+        if value is not None
+    }
+    return Table(
+        "Every model on every board",
+        tuple(COLUMNS[column] for column in kept),
+        [[row[column] for column in kept] for row in rows],
+        _note(found, alike),
+    )
+
+
+def _note(found: Sequence[Line], alike: Mapping[str, str]) -> str:
     parts = []
-    if any(line.p90 is not None for line in found):
-        parts.append("Times are end to end, from file to label, one picture at a time.")
-    reference = next((line.reference for line in found if line.reference), None)
-    if reference is not None:
+    if any(line.timing is not None for line in found):
+        where = f", of {alike['pictures']}" if "pictures" in alike else ""
+        parts.append(f"Times are end to end, from file to label, one picture at a time{where}.")
+    if "robustness on" in alike:
+        parts.append(f"Robustness is on the {alike['robustness on']}.")
+    if any(line.robustness is not None and line.robustness.mce is not None for line in found):
+        relative = (
+            f"mCE is relative to {alike['mCE relative to']} = 100"
+            if "mCE relative to" in alike
+            else "mCE is relative to what its line names = 100: compare only those with the same"
+        )
         parts.append(
-            f"mCE is relative to {reference} = 100; lower is better. The mean error stands beside it because a single"
-            " corruption with a small reference error can decide an mCE."
+            f"{relative}; lower is better. The mean error stands beside it because a single corruption with a small"
+            " reference error can decide an mCE."
         )
     return " ".join(parts)
 
 
-def _suspects(found: Sequence[Line]) -> list[str]:
+def _suspects(found: Sequence[Timing]) -> list[str]:
     warnings = []
-    for board in _boards(found):
-        timed = [line for line in found if line.board == board]
-        suspect = sum(line.suspect for line in timed)
+    for board in dict.fromkeys(timing.board for timing in found):
+        timed = [timing for timing in found if timing.board == board]
+        suspect = sum(timing.suspect for timing in timed)
         if suspect:
             warnings.append(
                 f"{board}: the machine was throttled, swapping or busy during {suspect} of {len(timed)} runs (marked"
@@ -146,74 +218,79 @@ def _suspects(found: Sequence[Line]) -> list[str]:
 
 
 def summary_csv(entries: Sequence[Entry]) -> str:
-    """The overview's table as CSV, unrounded, with the file digest and the data of each score."""
+    """The overview's table as CSV, unrounded, with the digest of each file."""
     buffer = io.StringIO()
     table = csv.writer(buffer, lineterminator="\n")
-    table.writerow([*COLUMNS, "reference", "robustness data", "file digest"])
+    table.writerow([*COLUMNS, "file digest"])
     for line in lines(entries):
-        cells = ["" if cell is None else cell for cell in line.cells]
-        table.writerow([*cells, line.reference or "", line.robustness_data or "", line.model["digest"]])
+        table.writerow([*("" if cell is None else cell for cell in line.cells), line.model["digest"]])
     return buffer.getvalue()
 
 
-def _latency(entry: Entry) -> dict[str, Any]:
+def _timing(entry: Entry) -> Timing:
+    assert entry.model is not None
     machine, body = entry.machine or {}, entry.body
     delegate = "" if body["xnnpack"] else ", no XNNPACK"
-    return {
-        "board": board_name(machine),
-        "runtime": f"{body['runtime']['name']} {body['runtime']['version']}{delegate}",
-        "threads": body["threads"],
-        "p50": body["end_to_end"]["p50"],
-        "p90": body["end_to_end"]["p90"],
-        "throughput": body["throughput_per_s"],
-        "suspect": bool(machine.get("suspect")),
-    }
-
-
-def _robustness(entry: Entry | None) -> dict[str, Any]:
-    if entry is None or not entry.body["labelled"]:
-        return {"mce": None, "error": None, "reference": None, "robustness_data": None}
-    reference = entry.body["references"][0] if entry.body["references"] else None
-    data = entry.data or {}
-    where = (
-        f"{data.get('split')} split, {data.get('part')} part"
-        if data.get("split")
-        else entry.body["images"]["choice"]
+    return Timing(
+        model=entry.model,
+        board=board_name(machine),
+        runtime=f"{body['runtime']['name']} {body['runtime']['version']}{delegate}",
+        threads=body["threads"],
+        pictures=pictures_text(entry.data),
+        p50=body["end_to_end"]["p50"],
+        p90=body["end_to_end"]["p90"],
+        throughput=body["throughput_per_s"],
+        suspect=bool(machine.get("suspect")),
     )
-    return {
-        "mce": None if reference is None else reference["mce"],
-        "error": entry.body["scores"]["mean"].get("error"),
-        "reference": None if reference is None else reference["name"],
-        "robustness_data": f"{where}, {data.get('images')} photographs",
-    }
 
 
-def _boards(found: Sequence[Line]) -> list[str]:
-    return list(dict.fromkeys(line.board for line in found if line.board is not None))
+def _robustness(entry: Entry) -> Robustness:
+    assert entry.model is not None
+    body, data = entry.body, entry.data or {}
+    reference = body["references"][0] if body["references"] else None
+    images = body["images"]
+    corruptions, severities = sorted(body["corruptions"]), sorted(body["severities"])
+    whole = len(corruptions) == len(CORRUPTIONS) and len(severities) == len(SEVERITIES)
+    part = (
+        "" if whole else f", {len(corruptions)} corruptions at severities {', '.join(map(str, severities))}"
+    )
+    return Robustness(
+        model=entry.model,
+        error=body["scores"]["mean"]["error"],
+        mce=None if reference is None else reference["mce"],
+        reference=None if reference is None else reference["name"],
+        on=f"{images['choice']} of {data.get('name', 'unknown data')}, {images['number']:,} photographs"
+        f" ({images['digest'][:6]}), {body['encoding']['text']}{part}",
+        conditions=(
+            images["digest"],
+            body["encoding"]["text"],
+            (body["corruption"]["base"], body["corruption"]["seed"]),
+            tuple(corruptions),
+            tuple(severities),
+            None if reference is None else reference["name"],
+        ),
+    )
 
 
-def _answers(entries: Sequence[Entry], found: Sequence[Line]) -> list[str]:
+def _answers(entries: Sequence[Entry]) -> list[str]:
     answers = []
-    for board in _boards(found):
-        answers += _board_answers(board, [line for line in found if line.board == board])
-    robust = [line for line in found if line.error is not None]
-    if robust:
-        best = min(robust, key=lambda line: line.error or 0.0)
-        mce = f", mCE {best.mce:.1f} % of {best.reference}" if best.mce is not None else ""
-        answers.append(
-            f"How robust: least affected is {best.model['name']}, {best.error:.1%} mean error over the corruptions{mce}"
-            f" ({best.robustness_data})."
-        )
-    answers += _quantised_times(found)
+    timed = timings(entries)
+    several = len({timing.pictures for timing in timed}) > 1
+    for board, pictures in dict.fromkeys((timing.board, timing.pictures) for timing in timed):
+        where = f"{board} with {pictures}" if several else board
+        same = [timing for timing in timed if (timing.board, timing.pictures) == (board, pictures)]
+        answers += _board_answers(where, same)
+    answers += _robust_answers(robustnesses(entries))
+    answers += _quantised_times(timed)
     for entry in entries:
         cost = entry.body.get("quantisation") if entry.kind == "robustness" else None
         if cost and entry.model is not None:
             mce = "" if cost["mce"] is None else f", mCE by {cost['mce']:+.1f} points"
             answers.append(
-                f"Quantisation ({entry.model['name']} against {cost['against']['name']}): changes the clean error by"
-                f" {100 * cost['clean_error']:+.2f} points, the mean error under corruption by"
-                f" {100 * cost['error']:+.2f} points{mce}; the two agree on {cost['agreement']:.1%} of corrupted"
-                " pictures."
+                f"Quantisation ({entry.model['name']} against {cost['against']['name']}, on the"
+                f" {entry.body['images']['choice']}): changes the clean error by {100 * cost['clean_error']:+.2f}"
+                f" points, the mean error under corruption by {100 * cost['error']:+.2f} points{mce}; the two agree on"
+                f" {cost['agreement']:.1%} of corrupted pictures."
             )
     for model in distinct_models(entries):
         score = own_score(model)
@@ -232,8 +309,29 @@ def _beside(score: Mapping[str, Any]) -> str:
     return f"the capture time alone, without a picture, reaches {baseline['macro_f1']:.3f}"
 
 
-def _board_answers(board: str, timed: Sequence[Line]) -> list[str]:
-    fastest = min(timed, key=lambda line: line.p90 or 0.0)
+def _robust_answers(found: Sequence[Robustness]) -> list[str]:
+    """The least affected model of each set of results that can be ranked."""
+    groups: dict[tuple[Any, ...], list[Robustness]] = {}
+    for one in found:
+        groups.setdefault(one.conditions, []).append(one)
+    answers = []
+    for group in groups.values():
+        best = min(group, key=lambda one: one.error)
+        models = len({one.model["digest"] for one in group})
+        who = (
+            f"least affected of {models} models is {best.model['name']},"
+            if models > 1
+            else f"{best.model['name']} has"
+        )
+        mce = f", mCE {best.mce:.1f} % of {best.reference}" if best.mce is not None else ""
+        answers.append(
+            f"How robust ({best.on}): {who} {best.error:.1%} mean error over the corruptions{mce}."
+        )
+    return answers
+
+
+def _board_answers(board: str, timed: Sequence[Timing]) -> list[str]:
+    fastest = min(timed, key=lambda timing: timing.p90)
     mark = " (suspect machine)" if fastest.suspect else ""
     answers = [
         f"How fast on {board}: {fastest.model['name']} is the fastest, nine of ten pictures within"
@@ -241,17 +339,17 @@ def _board_answers(board: str, timed: Sequence[Line]) -> list[str]:
         f" {_threads(fastest.threads)}){mark}."
     ]
     # A choice by skill needs scores of the same photographs.
-    scored: dict[tuple[str, str], list[tuple[float, Line]]] = {}
-    for line in timed:
-        score = own_score(line.model)
+    scored: dict[tuple[str, str], list[tuple[float, Timing]]] = {}
+    for timing in timed:
+        score = own_score(timing.model)
         if score is not None:
             key = (str(score["split_digest"]), str(score["part"]))
-            scored.setdefault(key, []).append((float(score["macro_f1"]), line))
+            scored.setdefault(key, []).append((float(score["macro_f1"]), timing))
     for group in scored.values():
-        if len({line.model["digest"] for _, line in group}) < 2:
+        if len({timing.model["digest"] for _, timing in group}) < 2:
             continue
         # Of one model's runs, and of equal scores, the fastest.
-        skill, best = max(group, key=lambda pair: (pair[0], -(pair[1].p90 or 0.0)))
+        skill, best = max(group, key=lambda pair: (pair[0], -pair[1].p90))
         score = own_score(best.model) or {}
         answers.append(
             f"Which model on {board}: {best.model['name']} has the highest macro-F1, {skill:.3f} ({score['split']}"
@@ -263,42 +361,50 @@ def _board_answers(board: str, timed: Sequence[Line]) -> list[str]:
     return answers
 
 
-def _threads(count: int | None) -> str:
+def _threads(count: int) -> str:
     return "1 thread" if count == 1 else f"{count} threads"
 
 
-def _quantised_times(found: Sequence[Line]) -> list[str]:
+def _quantised_times(found: Sequence[Timing]) -> list[str]:
     """What int8 gains in time and size, for each network that was timed in float32 under the same conditions."""
     answers = []
-    for line in found:
-        if line.model["precision"] != "int8" or line.p90 is None:
+    for timing in found:
+        if timing.model["precision"] != "int8":
             continue
         twin = next(
             (
                 other
                 for other in found
                 if other.model["precision"] == "float32"
-                and other.p90 is not None
-                and other.model["architecture"] == line.model["architecture"]
-                and _weights(other.model) == _weights(line.model)
-                and (other.board, other.runtime, other.threads) == (line.board, line.runtime, line.threads)
+                and other.model["architecture"] == timing.model["architecture"]
+                and _weights(other.model) == _weights(timing.model)
+                and _conditions(other) == _conditions(timing)
             ),
             None,
         )
-        if twin is None or twin.p90 is None:
+        if twin is None:
             continue
-        mine, its = own_score(line.model), own_score(twin.model)
+        mine, its = own_score(timing.model), own_score(twin.model)
         skill = ""
-        if mine is not None and its is not None:
+        if mine is not None and its is not None and _tested_on(mine) == _tested_on(its):
             skill = f", macro-F1 {mine['macro_f1'] - its['macro_f1']:+.4f}"
-        mark = " (suspect machine)" if line.suspect or twin.suspect else ""
+        mark = " (suspect machine)" if timing.suspect or twin.suspect else ""
         answers.append(
-            f"Quantisation of {line.model['architecture']} to int8 on {line.board} ({line.runtime},"
-            f" {_threads(line.threads)}): p90 {line.p90:.1f} ms against {twin.p90:.1f} ms in float32,"
-            f" {twin.p90 / line.p90:.2f} times as fast, {line.model['bytes'] / twin.model['bytes']:.0%} of the size"
+            f"Quantisation of {timing.model['architecture']} to int8 on {timing.board} ({timing.runtime},"
+            f" {_threads(timing.threads)}): p90 {timing.p90:.1f} ms against {twin.p90:.1f} ms in float32,"
+            f" {twin.p90 / timing.p90:.2f} times as fast, {timing.model['bytes'] / twin.model['bytes']:.0%} of the size"
             f"{skill}{mark}."
         )
     return answers
+
+
+def _conditions(timing: Timing) -> tuple[str, str, int, str]:
+    """What must be equal for two models' times to be compared."""
+    return (timing.board, timing.runtime, timing.threads, timing.pictures)
+
+
+def _tested_on(score: Mapping[str, Any]) -> tuple[Any, Any]:
+    return (score["split_digest"], score["part"])
 
 
 def _weights(model: Mapping[str, Any]) -> str | None:
@@ -306,41 +412,53 @@ def _weights(model: Mapping[str, Any]) -> str | None:
     return None if training is None else str(training["weights_digest"])
 
 
-def _pareto(found: Sequence[Line]) -> Figure | None:
-    points = [
-        line for line in found if line.p90 is not None and (line.mce is not None or line.error is not None)
-    ]
-    if not points:
-        return None
-    use_mce = all(line.mce is not None for line in points)
-    label = "mCE, % of the reference" if use_mce else "mean error under corruption, %"
+def _plotted(found: Sequence[Line]) -> list[list[tuple[Timing, Robustness]]]:
+    """Models that were both timed and corrupted; those on other pictures or relative to other models apart."""
+    groups: dict[tuple[Any, ...], list[tuple[Timing, Robustness]]] = {}
+    for line in found:
+        if line.timing is not None and line.robustness is not None:
+            key = (line.timing.pictures, line.robustness.conditions)
+            groups.setdefault(key, []).append((line.timing, line.robustness))
+    return list(groups.values())
+
+
+def _pareto(points: Sequence[tuple[Timing, Robustness]]) -> Figure:
+    use_mce = all(robustness.mce is not None for _, robustness in points)
+    on, pictures = points[0][1].on, points[0][0].pictures
+    label = f"mCE, % of {points[0][1].reference}" if use_mce else "mean error under corruption, %"
     figure, axes = new_figure(7.0, 4.2)
-    rows = []
-    boards = list(dict.fromkeys(line.board for line in points))
-    largest = max(line.model["bytes"] for line in points)
-    for line in points:
-        value = float(line.mce or 0.0) if use_mce else 100 * float(line.error or 0.0)
-        position = boards.index(line.board)
+    buffer = io.StringIO()
+    table = csv.writer(buffer, lineterminator="\n")
+    table.writerow(["model", "board", "p90_ms", label, "bytes"])
+    boards = list(dict.fromkeys(timing.board for timing, _ in points))
+    largest = max(timing.model["bytes"] for timing, _ in points)
+    values = [
+        float(robustness.mce) if use_mce and robustness.mce is not None else 100 * robustness.error
+        for _, robustness in points
+    ]
+    for (timing, _), value in zip(points, values, strict=True):
+        position = boards.index(timing.board)
         axes.scatter(
-            [line.p90],
+            [timing.p90],
             [value],
-            s=40 + 900 * line.model["bytes"] / largest,
+            s=40 + 900 * timing.model["bytes"] / largest,
             color=PALETTE[position % len(PALETTE)],
             marker=MARKERS[position % len(MARKERS)],
             alpha=0.6,
         )
         axes.annotate(
-            line.model["name"], (line.p90, value), xytext=(6, 6), textcoords="offset points", fontsize=8
+            timing.model["name"], (timing.p90, value), xytext=(6, 6), textcoords="offset points", fontsize=8
         )
-        rows.append(f'"{line.model["name"]}","{line.board}",{line.p90},{value},{line.model["bytes"]}')
+        table.writerow([timing.model["name"], timing.board, timing.p90, value, timing.model["bytes"]])
     axes.set_xscale("log")
     axes.set_xlabel("p90 latency end to end, ms")
     axes.set_ylabel(label)
-    best = min(points, key=lambda line: (line.mce if use_mce else line.error) or 0.0)
+    lowest, best = min(zip(values, points, strict=True), key=lambda pair: pair[0])
     return Figure(
-        title=f"Latency against {label}; area is the file's size, shape and colour the board. Lower left is better.",
-        alternative=f"{len(points)} models by latency and {label}. The lowest is {best.model['name']} at"
-        f" {best.p90:.1f} ms.",
+        title=f"Latency with {pictures} against {label}, on the {on}; area is the file's size, shape and colour the"
+        " board. Lower left is better.",
+        alternative=f"{len(points)} runs by latency and {label}. The lowest is {lowest:.1f}, of"
+        f" {best[0].model['name']} at {best[0].p90:.1f} ms.",
         svg=to_svg(figure),
-        csv="\n".join([f'model,board,p90_ms,"{label}",bytes', *rows]) + "\n",
+        csv=buffer.getvalue(),
     )

@@ -65,14 +65,14 @@ def everything(
     from convert.cost import side_by_side
     from convert.dataset import index
     from convert.gate import Gate
-    from convert.output import check_writable
     from convert.split import KINDS, make_split, write_split
     from edge.console import FAILED, complain
     from edge.errors import InputError
+    from edge.files import check_folder
 
     wanted = known_precisions(precision)
     for name in ("splits", "train", "models"):
-        check_writable(out / name)
+        check_folder(out / name)
     dataset = index(data)
     describe(dataset)
     from convert.model_file import make_trained, share_scores

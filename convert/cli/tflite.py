@@ -47,10 +47,10 @@ def tflite(
     from convert.dataset import index
     from convert.gate import Gate
     from convert.given import is_foreign, read_labels
-    from convert.output import check_writable
     from convert.split import open_split
     from edge.console import complain
     from edge.errors import InputError
+    from edge.files import check_folder
 
     asked = known_precisions(precision)
     if auto and data is None:
@@ -60,7 +60,7 @@ def tflite(
         raise InputError(f"{source}: a model of your own needs --labels, in the order of its output")
     if not foreign and data is None:
         raise InputError(f"{source}: give the data set that it was trained on with --data DIR")
-    check_writable(out)
+    check_folder(out)
     dataset = chosen = None
     if data is not None:
         dataset = index(data)

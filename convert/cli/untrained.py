@@ -32,14 +32,14 @@ def untrained(
     """
     from convert.cost import side_by_side, write_untrained
     from convert.dataset import index
-    from convert.output import check_writable
     from convert.summary import choose_models, cost_table, write_tables
     from edge.console import FAILED, complain
     from edge.errors import InputError
+    from edge.files import check_folder
 
     names = choose_models(models)
     wanted = known_precisions(precision)
-    check_writable(out)
+    check_folder(out)
     index(data)
     tasks = [
         {

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from edge.cli.app import app
+from edge.console import Commands
 
-journal = typer.Typer(help="Look into the journal of a field runner.", no_args_is_help=True)
+journal = typer.Typer(cls=Commands, help="Look into the journal of a field runner.", no_args_is_help=True)
 app.add_typer(journal, name="journal")
 
 

@@ -10,11 +10,12 @@ from typing import Annotated
 import typer
 
 from edge.cli.app import app
+from edge.console import Commands
 
 STORE = Path("/var/lib/mango-edge/models")
 
 model = typer.Typer(
-    help="Install signed models on this device, show which runs, go back.", no_args_is_help=True
+    cls=Commands, help="Install signed models on this device, show which runs, go back.", no_args_is_help=True
 )
 app.add_typer(model, name="model")
 
