@@ -286,7 +286,11 @@ def _fusion_sentences(crops: Sequence[CropAudit], settings: Settings) -> list[st
                 continue
             apart = _points(gain.gains["disjoint"])
             ending = {
-                "yes": "the gain survives on sessions that were never seen, so it is real",
+                "yes": "the gain survives on sessions that were never seen, so it is real"
+                if gain.addition == "sensors"
+                # The clock and the camera know of no disease: what they still tell there is a wider session.
+                else "it survives there, which says that something wider than these sessions (a day, a camera) is still"
+                " shared, not that it knows the disease",
                 "no": "the gain does not survive on sessions that were never seen, so it was memory of sessions",
                 "none": "there is no gain to speak of",
                 "undecided": "these data do not decide whether the gain survives",

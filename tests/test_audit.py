@@ -157,6 +157,18 @@ def test_a_gain_that_is_memory_of_sessions_does_not_survive() -> None:
     assert "does not survive" in entry.body["verdict"]["paragraph"]
 
 
+def test_a_clock_that_tells_classes_of_unseen_sessions_is_not_said_to_know_the_disease() -> None:
+    readings = made()
+    hours = np.array([(time - START).total_seconds() / 3600 for time in readings.times if time is not None])
+    # Each class has a season of its own, so a session that is held out lies between others of its class.
+    readings = replace(readings, labels=(3 * hours / (hours.max() + 1)).astype(np.int64))
+    entry = run(readings, embeddings=seen_by_picture(readings))
+    [gain] = entry.body["crops"][0]["fusion"]["gains"]
+    assert (gain["addition"], gain["survives"]) == ("time", "yes")
+    assert "something wider than these sessions" in entry.body["verdict"]["paragraph"]
+    assert "so it is real" not in entry.body["verdict"]["paragraph"]
+
+
 def test_sensors_that_help_across_sessions_are_said_to_help() -> None:
     readings = made(label=lambda session, picture: picture % 3, sensor=of_class)
     entry = run(readings, embeddings=seen_by_picture(readings))
