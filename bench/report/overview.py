@@ -39,6 +39,8 @@ COLUMNS = (
 _OFTEN_ALIKE = ("pictures", "robustness on", "mCE relative to")
 """Columns that stand in the table only where they differ, else below it."""
 
+_LEAST_SPAN = 10.0  # percent, of the plot's height
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -292,14 +294,22 @@ def _answers(entries: Sequence[Entry]) -> list[str]:
                 f" points, the mean error under corruption by {100 * cost['error']:+.2f} points{mce}; the two agree on"
                 f" {cost['agreement']:.1%} of corrupted pictures."
             )
-    for model in distinct_models(entries):
+    answers += _scores(distinct_models(entries))
+    return answers or ["Nothing was timed and no robustness was measured in these results."]
+
+
+def _scores(models: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the models score, those on the same photographs in one sentence with the baseline beside them."""
+    groups: dict[str, list[str]] = {}
+    for model in models:
         score = own_score(model)
         if score is not None:
-            answers.append(
-                f"{model['name']} scores macro-F1 {score['macro_f1']:.3f} on the {score['split']} split's"
-                f" {score['part']} part ({score['images']} photographs); {_beside(score)}."
+            where = (
+                f"Macro-F1 on the {score['split']} split's {score['part']} part ({score['images']} photographs), where"
+                f" {_beside(score)}"
             )
-    return answers or ["Nothing was timed and no robustness was measured in these results."]
+            groups.setdefault(where, []).append(f"{model['name']} {score['macro_f1']:.3f}")
+    return [f"{where}: {', '.join(names)}." for where, names in groups.items()]
 
 
 def _beside(score: Mapping[str, Any]) -> str:
@@ -366,8 +376,8 @@ def _threads(count: int) -> str:
 
 
 def _quantised_times(found: Sequence[Timing]) -> list[str]:
-    """What int8 gains in time and size, for each network that was timed in float32 under the same conditions."""
-    answers = []
+    """What int8 gains in time and size: the networks timed in both under the same conditions, in one sentence."""
+    groups: dict[tuple[str, str, int, str], list[str]] = {}
     for timing in found:
         if timing.model["precision"] != "int8":
             continue
@@ -389,13 +399,16 @@ def _quantised_times(found: Sequence[Timing]) -> list[str]:
         if mine is not None and its is not None and _tested_on(mine) == _tested_on(its):
             skill = f", macro-F1 {mine['macro_f1'] - its['macro_f1']:+.4f}"
         mark = " (suspect machine)" if timing.suspect or twin.suspect else ""
-        answers.append(
-            f"Quantisation of {timing.model['architecture']} to int8 on {timing.board} ({timing.runtime},"
-            f" {_threads(timing.threads)}): p90 {timing.p90:.1f} ms against {twin.p90:.1f} ms in float32,"
-            f" {twin.p90 / timing.p90:.2f} times as fast, {timing.model['bytes'] / twin.model['bytes']:.0%} of the size"
-            f"{skill}{mark}."
+        groups.setdefault(_conditions(timing), []).append(
+            f"{timing.model['architecture']} {twin.p90 / timing.p90:.2f} times as fast (p90 {timing.p90:.1f} against"
+            f" {twin.p90:.1f} ms), {timing.model['bytes'] / twin.model['bytes']:.0%} of the size{skill}{mark}"
         )
-    return answers
+    several = len({pictures for *_, pictures in groups}) > 1
+    return [
+        f"Quantisation from float32 to int8 on {board}{f' with {pictures}' if several else ''} ({runtime},"
+        f" {_threads(threads)}): {'; '.join(gains)}."
+        for (board, runtime, threads, pictures), gains in groups.items()
+    ]
 
 
 def _conditions(timing: Timing) -> tuple[str, str, int, str]:
@@ -451,6 +464,9 @@ def _pareto(points: Sequence[tuple[Timing, Robustness]]) -> Figure:
         )
         table.writerow([timing.model["name"], timing.board, timing.p90, value, timing.model["bytes"]])
     axes.set_xscale("log")
+    # Models that hardly differ must not fill the height of the drawing.
+    middle, reach = (min(values) + max(values)) / 2, max(_LEAST_SPAN, max(values) - min(values))
+    axes.set_ylim(middle - 0.6 * reach, middle + 0.6 * reach)
     axes.set_xlabel("p90 latency end to end, ms")
     axes.set_ylabel(label)
     lowest, best = min(zip(values, points, strict=True), key=lambda pair: pair[0])
