@@ -43,6 +43,16 @@ def new_figure(width: float = 7.0, height: float = 4.0, rows: int = 1, columns: 
     return figure, axes
 
 
+def plain_numbers(axis: Any) -> None:
+    """A logarithmic axis with numbers as people write them, whether it spans many decades or a part of one."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+    low, high = sorted(axis.get_view_interval())
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if high > 4 * low else MaxNLocator(5))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def to_svg(figure: Any) -> str:
     """The figure as an SVG element for a page: same figure, same text; black becomes the page's text colour."""
     import matplotlib

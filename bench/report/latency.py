@@ -13,7 +13,7 @@ import numpy as np
 from bench.latency import STAGES
 from bench.machine import board_name
 from bench.operator_profile import by_kind
-from bench.plot import MARKERS, PALETTE, new_figure, to_svg
+from bench.plot import MARKERS, PALETTE, new_figure, plain_numbers, to_svg
 from bench.result import Entry, pictures_text
 from bench.sample import CONFIDENCE, Interval, end_to_end, p90_interval, percentile
 from bench.section import Cell, Figure, Section, Table
@@ -447,7 +447,7 @@ def _distribution(entries: Sequence[Entry], labels: Sequence[str]) -> Figure:
     axis.set_ylim(len(entries) - 0.6, -1.0)
     axis.set_xscale("log")
     axis.set_xlabel("end to end, ms")
-    _plain_numbers(axis.xaxis)
+    plain_numbers(axis.xaxis)
     slowest = max(range(len(entries)), key=lambda position: entries[position].body["end_to_end"]["p90"])
     fastest = min(range(len(entries)), key=lambda position: entries[position].body["end_to_end"]["p90"])
     return Figure(
@@ -464,16 +464,6 @@ def _distribution(entries: Sequence[Entry], labels: Sequence[str]) -> Figure:
 def _two_lines(label: str) -> str:
     """A run's label with the model above and the rest below, so that it leaves room for the drawing."""
     return label.replace(", ", "\n", 1)
-
-
-def _plain_numbers(axis: Any) -> None:
-    """A logarithmic axis with numbers as people write them, whether it spans many decades or a part of one."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
-
-    low, high = sorted(axis.get_view_interval())
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if high > 4 * low else MaxNLocator(5))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
 
 
 def _stage_bars(entries: Sequence[Entry], labels: Sequence[str]) -> Figure:
@@ -543,7 +533,7 @@ def _thread_lines(entries: Sequence[Entry]) -> Figure | None:
         )
         rows += [[*key, count, points[count]] for count in threads]
     axis.set_yscale("log")
-    _plain_numbers(axis.yaxis)
+    plain_numbers(axis.yaxis)
     axis.set_xticks(sorted({count for points in drawn.values() for count in points}))
     axis.set_xlabel("threads")
     axis.set_ylabel("p90 end to end, ms")

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.corruption import CORRUPTIONS, SEVERITIES
 from bench.machine import board_name
-from bench.plot import MARKERS, PALETTE, new_figure, to_svg
+from bench.plot import MARKERS, PALETTE, new_figure, plain_numbers, to_svg
 from bench.report.models import distinct_models, own_score
 from bench.result import Entry, pictures_text
 from bench.section import Cell, Figure, Section, Table
@@ -36,7 +36,7 @@ COLUMNS = (
     "machine",
 )
 
-_OFTEN_ALIKE = ("pictures", "robustness on", "mCE relative to")
+_OFTEN_ALIKE = ("board", "runtime", "threads", "pictures", "robustness on", "mCE relative to")
 """Columns that stand in the table only where they differ, else below it."""
 
 _LEAST_SPAN = 10.0  # percent, of the plot's height
@@ -190,6 +190,9 @@ def _note(found: Sequence[Line], alike: Mapping[str, str]) -> str:
     parts = []
     if any(line.timing is not None for line in found):
         where = f", of {alike['pictures']}" if "pictures" in alike else ""
+        on = [alike[name] for name in ("board", "runtime") if name in alike]
+        on += [_threads(int(alike["threads"]))] if "threads" in alike else []
+        where += f", on {', '.join(on)}" if on else ""
         parts.append(f"Times are end to end, from file to label, one picture at a time{where}.")
     if "robustness on" in alike:
         parts.append(f"Robustness is on the {alike['robustness on']}.")
@@ -468,6 +471,7 @@ def _pareto(points: Sequence[tuple[Timing, Robustness]]) -> Figure:
     middle, reach = (min(values) + max(values)) / 2, max(_LEAST_SPAN, max(values) - min(values))
     axes.set_ylim(middle - 0.6 * reach, middle + 0.6 * reach)
     axes.set_xlabel("p90 latency end to end, ms")
+    plain_numbers(axes.xaxis)
     axes.set_ylabel(label)
     lowest, best = min(zip(values, points, strict=True), key=lambda pair: pair[0])
     return Figure(
