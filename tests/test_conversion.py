@@ -236,7 +236,7 @@ def test_a_checkpoint_of_another_network_is_refused(
 def test_a_folder_that_takes_no_files_is_known_before_the_first_epoch(drawn: Dataset, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     said: list[str] = []
-    with pytest.raises(InputError, match="files cannot be written there"):
+    with pytest.raises(InputError, match="nothing can be written there"):
         train(
             "lcnn",
             drawn,

@@ -451,9 +451,9 @@ def test_an_operation_that_tflite_lacks_is_named_before_photographs_are_read(
         (("tflite", "{net}", "--labels", "a,b", "--precision", "int4"), "precision 'int4' is not known"),
         (("tflite", "{net}", "--labels", "a,a"), "at least two different names"),
         (("tflite", "{net}", "--labels", "a,b", "--convention", "bgr"), "convention 'bgr' is not known"),
-        (("tflite", "{net}", "--labels", "a,b", "--out", "{net}/x"), "files cannot be written there"),
-        (("untrained", "lcnn", "--data", "{data}", "--out", "{net}/x"), "files cannot be written there"),
-        (("all", "lcnn", "--data", "{data}", "--out", "{net}/x"), "files cannot be written there"),
+        (("tflite", "{net}", "--labels", "a,b", "--out", "{net}/x"), "nothing can be written there"),
+        (("untrained", "lcnn", "--data", "{data}", "--out", "{net}/x"), "nothing can be written there"),
+        (("all", "lcnn", "--data", "{data}", "--out", "{net}/x"), "nothing can be written there"),
         (("all", "alexnet", "--data", "{data}"), "architecture 'alexnet' is not known"),
         (("untrained", "alexnet", "--data", "{data}"), "architecture 'alexnet' is not known"),
         (

@@ -163,6 +163,12 @@ def overview(entries: Sequence[Entry]) -> Section:
 
 def _table(found: Sequence[Line]) -> Table:
     rows = [line.cells for line in found]
+    # Long words for what was corrupted make tall rows: the table has letters, and the words stand below it.
+    on = COLUMNS.index("robustness on")
+    words = list(dict.fromkeys(line.robustness.on for line in found if line.robustness is not None))
+    letters = {text: chr(ord("A") + number) for number, text in enumerate(words)} if len(words) > 1 else {}
+    for row in rows:
+        row[on] = letters.get(str(row[on]), row[on])
     values = [list(dict.fromkeys(row[column] for row in rows)) for column in range(len(COLUMNS))]
     # A column that nobody measured, or that says the same of all, only pushes the others off a phone's screen.
     kept = [
@@ -182,7 +188,7 @@ def _table(found: Sequence[Line]) -> Table:
         "Every model on every board",
         tuple(COLUMNS[column] for column in kept),
         [[row[column] for column in kept] for row in rows],
-        _note(found, alike),
+        " ".join([_note(found, alike), *(f"{letter}: {text}." for text, letter in letters.items())]),
     )
 
 
