@@ -45,7 +45,7 @@ def test_good_pictures_are_classified_and_bad_ones_named(command: Command, folde
     assert done.returncode == 1
     assert len(done.stdout.splitlines()) == 2
     errors = done.stderr.splitlines()
-    assert [line.split(":")[0] for line in errors] == ["passed over 1 files that are not pictures"] + [
+    assert [line.split(":")[0] for line in errors] == ["passed over 1 file(s) that are not pictures"] + [
         "error"
     ] * 4
     for name in ("cut.jpg", "empty.jpg", "text.jpg", "gone.jpg"):

@@ -113,6 +113,6 @@ def latency(
                     complain(f"warning: {reason}; these times may not be the machine's own")
     if not entries:
         raise InputError("nothing could be timed; see the messages above")
-    typer.echo(f"{out}: {len(entries)} results on {board_name(entries[0].machine or {})}")
+    typer.echo(f"{out}: {len(entries)} result(s) on {board_name(entries[0].machine or {})}")
     if problems:
         raise typer.Exit(FAILED)

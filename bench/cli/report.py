@@ -24,5 +24,5 @@ def report(
     check_folder(out)
     paths = write_report(entries, out)
     typer.echo(
-        f"{paths[0]}: {len(results)} result files, with report.md, summary.csv and {len(paths) - 3} figure files"
+        f"{paths[0]}: {len(results)} result file(s), with report.md, summary.csv and {len(paths) - 3} figure file(s)"
     )

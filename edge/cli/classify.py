@@ -52,7 +52,7 @@ def classify(
     for _, message in problems:
         complain(f"error: {message}")
     if found.ignored:
-        complain(f"passed over {found.ignored} files that are not pictures")
+        complain(f"passed over {found.ignored} file(s) that are not pictures")
     table = csv.writer(sys.stdout, lineterminator="\n")
     if as_csv:
         columns = [name for rank in range(1, count + 1) for name in (f"label_{rank}", f"probability_{rank}")]
