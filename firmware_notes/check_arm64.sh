@@ -71,9 +71,9 @@ PYTHON=$bin/python bash "$here/firmware_notes/wheels.sh" "$suite" "$wheels" \
   pytest iniconfig pluggy hypothesis sortedcontainers
 
 # The files that a user would copy to the board: what git knows, and the model even before it is committed.
-rm -rf "$root/root/kit" && mkdir -p "$root/root/kit" "$root/mnt/wheels" "$root/mnt/pictures"
+rm -rf "$root/srv/kit" && mkdir -p "$root/srv/kit" "$root/mnt/wheels" "$root/mnt/pictures"
 (cd "$here" && { git ls-files -z && find edge/models -name '*.tflite' -print0; } | sort -zu |
-  tar --null --files-from=- --create) | tar --extract --directory "$root/root/kit"
+  tar --null --files-from=- --create) | tar --extract --directory "$root/srv/kit"
 mount --bind "$wheels" "$root/mnt/wheels"
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
@@ -82,7 +82,7 @@ inside() { env -i PATH=/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin HOME=/root L
 
 say "the board's own words: $(inside uname -m), $(inside python3 -V), glibc $(inside ldd --version | head -n 1 | grep -o '[0-9.]*$')"
 say "installing as firmware_notes/README.md says: bash firmware_notes/install.sh FOLDER"
-inside bash /root/kit/firmware_notes/install.sh /mnt/wheels
+inside bash /srv/kit/firmware_notes/install.sh /mnt/wheels
 inside mango-edge --version
 inside /opt/mango-edge/bin/python -m pip --disable-pip-version-check list 2>/dev/null |
   grep -iE '^(ai-edge-litert|numpy|pillow|opencv-python-headless|cryptography|scipy|scikit-image) ' | sed 's/^/   /'
@@ -144,7 +144,7 @@ for name in agreement classifier classify_command contract preprocessing score s
   model_store doctor notify gate corruption; do
   for file in "$here/tests/test_$name"*.py; do [ -f "$file" ] && tests+=("tests/$(basename "$file")"); done
 done
-inside sh -c "cd /root/kit && exec /opt/mango-edge/bin/python -m pytest -q -p no:cacheprovider ${TESTS:-${tests[*]}}"
+inside sh -c "cd /srv/kit && exec /opt/mango-edge/bin/python -m pytest -q -p no:cacheprovider ${TESTS:-${tests[*]}}"
 
 say "passed on Debian $suite for arm64, emulated (QEMU_CPU=$QEMU_CPU): installed, agrees with x86-64, tests pass"
 for thing in "${leaves_out[@]}"; do echo "   NOT checked: $thing"; done
