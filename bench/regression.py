@@ -194,19 +194,21 @@ def compare_robustness(old: Sequence[Entry], new: Sequence[Entry]) -> tuple[list
     return tables, reasons
 
 
+_KEY_COLUMNS = ("model", "precision", "board", "runtime", "threads", "XNNPACK")
+
+
+def _key_cells(key: Key) -> list[Cell]:
+    """What a pair is of, in the order of `_KEY_COLUMNS`."""
+    return [*key[:5], "on" if key[5] else "off"]
+
+
 def comparison_table(comparison: Comparison, allowed: float) -> Table:
     """The pairs as a table, worst first."""
     rows: list[list[Cell]] = []
     for change in sorted(comparison.changes, key=lambda change: -change.ratio):
-        name, precision, board, runtime, threads, xnnpack = change.key
         rows.append(
             [
-                name,
-                precision,
-                board,
-                runtime,
-                threads,
-                "on" if xnnpack else "off",
+                *_key_cells(change.key),
                 change.old,
                 change.new,
                 change.ratio,
@@ -216,8 +218,7 @@ def comparison_table(comparison: Comparison, allowed: float) -> Table:
             ]
         )
     columns = (
-        "model", "precision", "board", "runtime", "threads", "XNNPACK", "old p90, ms", "new p90, ms", "new / old",
-        "at least", "at most", "verdict",
+        *_KEY_COLUMNS, "old p90, ms", "new p90, ms", "new / old", "at least", "at most", "verdict",
     )  # fmt: skip
     note = f"Slower: even the lower bound of new / old is above {1 + allowed:.3g}."
     return Table("Latency, old against new", columns, rows, note)
@@ -227,15 +228,9 @@ def unlike_table(comparison: Comparison) -> Table:
     """The pairs that went round other pictures, with `invoke` alone; no verdict is given on them."""
     rows: list[list[Cell]] = []
     for pair in comparison.unlike:
-        name, precision, board, runtime, threads, xnnpack = pair.key
         rows.append(
             [
-                name,
-                precision,
-                board,
-                runtime,
-                threads,
-                "on" if xnnpack else "off",
+                *_key_cells(pair.key),
                 pair.old_pictures,
                 pair.new_pictures,
                 pair.old_invoke,
@@ -245,8 +240,8 @@ def unlike_table(comparison: Comparison) -> Table:
             ]
         )
     columns = (
-        "model", "precision", "board", "runtime", "threads", "XNNPACK", "old pictures", "new pictures",
-        "old invoke p90, ms", "new invoke p90, ms", "new / old at least", "at most",
+        *_KEY_COLUMNS, "old pictures", "new pictures", "old invoke p90, ms", "new invoke p90, ms",
+        "new / old at least", "at most",
     )  # fmt: skip
     note = (
         "Other pictures take other times to read and decode. invoke gets equally large input, but depends a little on"

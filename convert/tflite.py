@@ -49,7 +49,9 @@ def representative_photographs(
     chosen: list[Photograph] = []
     everywhere = {name for names in split.parts.values() for name in names}
     covered = {photograph.label for photograph in dataset.photographs if identity(photograph) in everywhere}
-    for label in (label for label in dataset.labels if label in covered):
+    for label in dataset.labels:
+        if label not in covered:
+            continue
         members = sorted(
             (photo for photo in training if photo.label == label), key=lambda photo: photo.digest
         )

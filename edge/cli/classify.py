@@ -47,7 +47,7 @@ def classify(
     floor = floor_of(classifier.contract)
     count = min(top, len(classifier.contract.labels))
     found = find_photographs(paths)
-    results: list[tuple[Path, Prediction, Prediction]] = []
+    results: list[tuple[Path, Prediction, Prediction, bool]] = []
     problems = list(found.problems)
     for _, message in problems:
         complain(f"error: {message}")
@@ -73,7 +73,7 @@ def classify(
                 cells = [cell for label, p in ranked for cell in (label, f"{p:.4f}")]
                 table.writerow([path, *cells, ("yes" if doubt else "no") if calibration.measured else ""])
             elif as_json:
-                results.append((path, raw, prediction))
+                results.append((path, raw, prediction, doubt))
             else:
                 shown = ", ".join(f"{label} {p:.1%}" for label, p in ranked)
                 typer.echo(f"{path}: {shown}{' (uncertain)' if doubt else ''}")
@@ -91,15 +91,13 @@ def classify(
                 {
                     "path": str(path),
                     "label": prediction.label,
-                    "uncertain": max(prediction.probabilities) < calibration.uncertain_below
-                    if calibration.measured
-                    else None,
+                    "uncertain": doubt if calibration.measured else None,
                     "top": [
                         {"label": label, "probability": round(p, 6), "uncalibrated": round(output, 6)}
                         for (label, p), (_, output) in zip(prediction.top(count), raw.top(count), strict=True)
                     ],
                 }
-                for path, raw, prediction in results
+                for path, raw, prediction, doubt in results
             ],
             "errors": [{"path": path, "message": message} for path, message in problems],
         }
